@@ -15,7 +15,7 @@ from bot.kinds.video import Video
 from bot.model import State, Verdict
 from bot.store.database import Query
 from bot.store.job_rows import snapshot_text
-from bot.store.postgres import migrate as migrate_postgres
+from bot.store.postgres.engine import migrate as migrate_postgres
 from bot.store.sqlite import migrate
 
 _ID: Final = "REMOTE"

@@ -11,44 +11,42 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from bot import __version__, service_clients
-from bot.background import BackgroundTasks
+from bot import __version__
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
+from bot.engine.loop import Worker
+from bot.engine.replica_list import ReplicaList
+from bot.engine.sweep import Sweep
+from bot.errors import Outages
 from bot.kinds import Kind
-from bot.kinds.drift import DriftLog
+from bot.kinds.answers import DriftLog
 from bot.masking import Mask
 from bot.metrics import Metrics
 from bot.model import ApprovalPolicy, Job
-from bot.outages import Outages
-from bot.parts import run_until, start_part
-from bot.priority import RequestPriority
-from bot.readiness import Readiness
-from bot.replica_list import ReplicaList
-from bot.service_check import ServiceCheck
+from bot.service import client as service_client
+from bot.service.client import VideoService
+from bot.service.media import VideoSource
 from bot.settings import Settings
-from bot.slack import create_video, train_replica
 from bot.slack.access import Access
 from bot.slack.app import create_app
 from bot.slack.client import SlackCalls, open_session, web_client
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.directory import Directory
-from bot.slack.home import HomePublisher
+from bot.slack.features import replica, video
+from bot.slack.features.home import HomePublisher
 from bot.slack.installation import InstallationSource
-from bot.slack.messenger import Messenger
 from bot.slack.open_homes import OpenHome, OpenHomes
+from bot.slack.outbox.messenger import Messenger
 from bot.store import DatabaseError, Limits, Memory, Outgoing, Store
-from bot.sweep import Sweep
+from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
 from bot.timings import Timings
-from bot.video_service import VideoService
-from bot.video_source import VideoSource
-from bot.web import WebServer
-from bot.worker import Worker
+from bot.web.health import Readiness, ServiceCheck
+from bot.web.server import WebServer
 
 _LOG: Final = logging.getLogger(__name__)
 
 # One for each kind of job.
-FEATURES: Final = (create_video.FEATURE, train_replica.FEATURE)
+FEATURES: Final = (video.FEATURE, replica.FEATURE)
 
 _MAX_STEPS: Final = 64  # of one worker at a time
 _MAX_HOMES: Final = 8  # published at a time
@@ -136,7 +134,7 @@ async def running(
             metrics,
             _approvals(settings),
         ) as store,
-        service_clients.connect(settings.proxy_for(settings.video_api_url)) as clients,
+        service_client.connect(settings.proxy_for(settings.video_api_url)) as clients,
         open_session(settings.proxy_for(settings.slack_api_url)) as session,
     ):
         service = VideoService(

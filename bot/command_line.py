@@ -200,7 +200,7 @@ def manifest(*, as_json: bool, source: str | None) -> _Run:  # noqa: ARG001
     Example:
       PUBLIC_URL=https://bot.example.com python -m bot manifest
     """
-    from bot.manifest import manifest, manifest_json
+    from bot.ops.manifest import manifest, manifest_json
     from bot.settings import ManifestSettings, environment
 
     def run() -> int:
@@ -372,7 +372,7 @@ def export(what: str, format_: str, job: str | None) -> _Run:
     """
     import io
 
-    from bot.export import export
+    from bot.ops.export import export
     from bot.settings import DatabaseSettings, environment
 
     def run() -> int:

@@ -1,14 +1,21 @@
-"""The only three ways in which a call to the outside can fail, and what ends a command.
+"""The only three ways in which a call to the outside can fail, outages, and what ends a command.
 
 OutsideError
 ├── Refused       it was understood and refused: the same request gets the same answer
 ├── Unavailable   nothing was done: the same request may be sent again later
 └── Uncertain     it may have been done: it must not be sent again before that is known
 
-Each library's own errors are turned into these where the library is called.
+Each library's own errors are turned into these where the library is called. An outage of a side is
+one log line when it goes, and one when it is back.
 """
 
-from datetime import timedelta
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from bot.clock import Clock
 
 
 class OutsideError(Exception):
@@ -16,7 +23,7 @@ class OutsideError(Exception):
 
     ``reason`` is the other side's own words, cut to a length that fits a message, or a sentence of
     ours if it said nothing. It has not been escaped for Slack, and it never holds a secret.
-    ``cause`` is a word of ``bot.causes`` for the log, empty where the other side refused.
+    ``cause`` is a word of ``bot.service.errors`` for the log, empty where the other side refused.
     """
 
     def __init__(self, reason: str, *, cause: str = "") -> None:
@@ -52,3 +59,121 @@ class Uncertain(OutsideError):
 
 class OperatorError(Exception):
     """Ends a command; ``str()`` says what is wrong, and what to do, to the operator."""
+
+
+# ── Outages ───────────────────────────────────────────────────────────────────────────────────────
+
+_LOG: Final = logging.getLogger(__name__)
+# Failed calls in a row that make an outage: one alone is no news.
+_MIN_FAILURES: Final = 2
+_MAX_ODD: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time without an answer that goes on."""
+
+    since: datetime
+    cause: str
+    """Of the last failed call: a word of ``bot.service.errors``."""
+
+
+class Outages:
+    """Knows whether one side answers, from the calls that are made anyway.
+
+    A call that failed while another one was answered says nothing more about the side until it
+    succeeds: one video that cannot be read is no outage, however often it is read.
+
+    Args:
+        side: its name in the log, such as "Slack".
+        clock: says how long an outage took.
+        on_end: called when the side answers again.
+        remedy: what to check, for the log.
+    """
+
+    def __init__(
+        self,
+        side: str,
+        clock: Clock,
+        on_end: Callable[[], None] = lambda: None,
+        remedy: str = "",
+    ) -> None:
+        self._side = side
+        self._clock = clock
+        self._on_end = on_end
+        self._remedy = remedy
+        self._is_out = False
+        self._failures = 0
+        self._since: datetime | None = None
+        self._cause = ""
+        self.last_answer: datetime | None = None
+        """When the side answered last; None before the first answer since the start."""
+        self._kept: set[str] = set()
+        self._failing: set[str] = set()  # since the last answer
+        self._odd: set[str] = set()
+
+    @property
+    def current(self) -> Outage | None:
+        """The outage that goes on, if one does."""
+        if self._since is None or not self._is_out:
+            return None
+        return Outage(self._since, self._cause)
+
+    def failed(self, cause: str, call: str = "") -> None:
+        """Note a call without an answer; ``cause`` is a word of ``bot.service.errors``.
+
+        ``call`` tells calls for different things apart.
+        """
+        if call in self._odd:
+            return
+        if call:
+            self._failing.add(call)
+        self._since, self._cause = self._since or self._clock.now(), cause
+        self._failures += 1
+        # Before the first answer since the start, one failed call is enough.
+        enough = _MIN_FAILURES if self.last_answer is not None else 1
+        if self._failures >= enough:
+            self._begin()
+
+    def keep(self, part: str, cause: str) -> None:
+        """Note that a part of the side is down, until ``drop``, whatever other calls show."""
+        self._since, self._cause = self._since or self._clock.now(), cause
+        self._kept.add(part)
+        self._begin()
+
+    def drop(self, part: str) -> None:
+        """Note that a part of the side works again."""
+        if part in self._kept:
+            self._kept.remove(part)
+            self._end()
+
+    def note_answer(self) -> None:
+        """Note an answer that says nothing about other calls."""
+        self.last_answer = self._clock.now()
+
+    def answered(self, call: str = "") -> None:
+        """Note a call with an answer."""
+        self.note_answer()
+        if len(self._odd) + len(self._failing) > _MAX_ODD:
+            self._odd.clear()
+        self._odd = (self._odd | self._failing) - {call}
+        self._failing = set()
+        self._failures = 0
+        self._end()
+
+    def _begin(self) -> None:
+        if not self._is_out:
+            self._is_out = True
+            extra = {"cause": self._cause, "remedy": self._remedy}
+            _LOG.warning(f"{self._side} is down", extra=extra)
+
+    def _end(self) -> None:
+        if self._failures or self._kept:
+            return
+        outage = self.current
+        self._since, self._is_out = None, False
+        if outage is None:
+            return
+        seconds = round((self._clock.now() - outage.since).total_seconds())
+        _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
+        self._on_end()

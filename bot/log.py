@@ -1,6 +1,6 @@
 """Structured logs: one line of ``key=value`` pairs for each event, with secrets masked.
 
-time=2026-03-02T09:00:00.000Z level=info logger=bot.worker event="job ended" job=17
+time=2026-03-02T09:00:00.000Z level=info logger=bot.engine.loop event="job ended" job=17
 """
 
 import json

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from bot.slack.home_view import AdminContent, Health
-from bot.slack.limits_form import Group
+from bot.slack.features.limits import Group
+from bot.slack.views.home import AdminContent, Health
 from bot.store import (
     LimitChange,
     Limits,

@@ -6,16 +6,16 @@ from functools import partial
 from typing import Final
 
 from bot.model import Approval, Failure, Role, Settlement, State
-from bot.slack import cards as bot_cards
-from bot.slack import replies
-from bot.slack.approval_message import approval_request
-from bot.slack.blocks import Message
+from bot.slack.views import card as bot_cards
+from bot.slack.views import reply as bot_replies
+from bot.slack.views.approval import approval_request
+from bot.slack.views.blocks import Message
 from tests import test_card_texts as cards
 from tests.test_cards import ANA, BEN, NAMES, NINE, PRESENTER
 from tests.test_question_message import OWED
 
 card: Final = partial(bot_cards.card, names=NAMES)
-reply: Final = partial(replies.reply, names=NAMES)
+reply: Final = partial(bot_replies.reply, names=NAMES)
 
 
 def approval_messages() -> Iterator[tuple[str, Message]]:

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from bot.model import Failure, Settlement, State
-from bot.slack import cards as bot_cards
-from bot.slack import replies
-from bot.slack.blocks import Json, Message
-from bot.slack.create_video import offer
-from bot.slack.help import replica_help, short_help, video_help
-from bot.slack.home_view import HomeContent, home_view, spending_modal
-from bot.slack.job_actions import details, not_theirs
-from bot.slack.job_status import listed, status_message
-from bot.slack.limits import limit_sentence, resets_in_form
-from bot.slack.limits_form import limits_form
-from bot.slack.messages import redirected
-from bot.slack.question_message import question, question_list
-from bot.slack.replies import FILE_COMMENT, file_name
-from bot.slack.train_replica import listed_replicas
+from bot.slack.features.actions import details, not_theirs
+from bot.slack.features.help import replica_help, short_help, video_help
+from bot.slack.features.limits import limits_form
+from bot.slack.features.list import listed, status_message
+from bot.slack.features.replica import listed_replicas
+from bot.slack.features.video import offer
+from bot.slack.outbox.messages import redirected
+from bot.slack.views import card as bot_cards
+from bot.slack.views import reply as bot_replies
+from bot.slack.views.blocks import Json, Message
+from bot.slack.views.home import HomeContent, home_view, spending_modal
+from bot.slack.views.limits import limit_sentence, resets_in_form
+from bot.slack.views.question import question, question_list
+from bot.slack.views.reply import FILE_COMMENT, file_name
 from bot.store import (
     KnownReplica,
     Limit,
@@ -53,7 +53,7 @@ tests.messages` writes it from the code, and a test fails if it is out of date. 
 end, an ellipsis stands for what is filled in.
 """
 card: Final = partial(bot_cards.card, names=NAMES)
-reply: Final = partial(replies.reply, names=NAMES)
+reply: Final = partial(bot_replies.reply, names=NAMES)
 Entry: TypeAlias = tuple[str, list[str]]
 """What a text is for, and its lines."""
 

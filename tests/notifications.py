@@ -11,7 +11,7 @@ import psycopg
 
 from bot.app import Bot
 from bot.store.database import Query
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 
 _TIMEOUT_S: Final = 60.0
 _PREFIX: Final = "mark-"

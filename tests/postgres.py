@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from bot.store.postgres import migrate
+from bot.store.postgres.engine import migrate
 from tests.postgres_server import shared_server
 
 _NUMBERS: Final = itertools.count()

@@ -8,7 +8,7 @@ import psycopg
 from psycopg import rows, sql
 
 from bot.store.database import Database
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from tests.disk import Rows, delivery_key
 
 _TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"

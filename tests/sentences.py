@@ -16,32 +16,29 @@ _ELSEWHERE: Final = {
     "kinds/video.py": _MISTAKES,
     "kinds/replica.py": _MISTAKES,
     "links.py": _MISTAKES,
-    "file_links.py": _MISTAKES,
-    "service_clients.py": _SERVICE,
-    "service_errors.py": _SERVICE,
-    "service_gate.py": _SERVICE,
-    "video_service.py": _SERVICE,
+    "service/client.py": _SERVICE,
+    "service/errors.py": _SERVICE,
+    "service/gate.py": _SERVICE,
 }
 _HEADINGS: Final = {
-    "create_video.py": _MISTAKES,
-    "train_replica.py": _MISTAKES,
-    "forms.py": _MISTAKES,
-    "replica_picker.py": _MISTAKES,
+    "features/video.py": _MISTAKES,
+    "features/replica.py": _MISTAKES,
+    "features/forms.py": _MISTAKES,
     "access.py": "Who may ask, and where I post",
-    "kind_presenters.py": "What a failed training usually means",
-    "cards.py": "Further parts of messages",
-    "replies.py": "Further parts of messages",
+    "views/kinds.py": "What a failed training usually means",
+    "views/card.py": "Further parts of messages",
+    "views/reply.py": "Further parts of messages",
 }
 #: In ``bot/slack``: they are about Slack's API, and their words are for the log or a terminal.
 _FOR_THE_LOG: Final = {
-    "blocks.py",
     "client.py",
     "errors.py",
     "installation.py",
-    "messenger.py",
-    "scopes.py",
+    "outbox/files.py",
+    "outbox/messenger.py",
     "socket_mode.py",
-    "uploads.py",
+    "scopes.py",
+    "views/blocks.py",
 }
 _NOT_SHOWN: Final = {"compile", "Unreadable", "debug", "info", "warning", "error", "exception"}
 _NO_WORDS: Final = {
@@ -49,6 +46,9 @@ _NO_WORDS: Final = {
     # For the log.
     *("is VIDEO_API_URL right, and reachable from here?", "is VIDEO_API_KEY right?"),
     "top up its account",
+    *("it answered {}", "the connection was refused", "its name cannot be resolved (DNS)"),
+    "its TLS certificate is not accepted, or it does not speak TLS",
+    "the connection broke, or the answer could not be read",
 }
 _WORDS: Final = re.compile(r"[A-Za-z']{2,}[,:;]? [\w“(`*{]|\A[A-Z].*[.?…]\Z", re.DOTALL)
 _CODE: Final = re.compile(r"\\|\(\?|[a-z]_[a-z]|\.\*|\|[a-z(]")
@@ -106,8 +106,9 @@ def _part(part: ast.expr, constants: Mapping[str, object]) -> str:
 
 def sources() -> Iterator[tuple[str, str]]:
     """Yield the heading and the text of each module whose words people see."""
-    for path in sorted((BOT / "slack").glob("*.py")):
-        if path.name not in _FOR_THE_LOG:
-            yield _HEADINGS.get(path.name, _PRIVATE), path.read_text(encoding="utf-8")
+    for path in sorted((BOT / "slack").rglob("*.py")):
+        name = str(path.relative_to(BOT / "slack"))
+        if name not in _FOR_THE_LOG:
+            yield _HEADINGS.get(name, _PRIVATE), path.read_text(encoding="utf-8")
     for name, heading in _ELSEWHERE.items():
         yield heading, (BOT / name).read_text(encoding="utf-8")

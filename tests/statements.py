@@ -22,7 +22,7 @@ import psycopg
 
 import bot.store
 from bot.store.database import Query
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
 
 _BOT: Final = str(Path(bot.store.__file__).parents[1])

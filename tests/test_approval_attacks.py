@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from bot.slack import buttons
+from bot.slack.views import buttons
 from bot.store.move import move
 from sandbox.delivery import deliver
 from sandbox.driver import Person

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack.blocks import escape, one_line, plain, words
+from bot.slack.views.blocks import escape, one_line, plain, words
 from sandbox.scenarios import Scenario
 from tests.world import World, number_of
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.callback_body import MAX_BYTES, IdFinder
 from bot.kinds.replica import Replica
 from bot.kinds.video import Video
+from bot.web.callbacks import MAX_BYTES, IdFinder
 from sandbox.callback_shapes import SHAPES, encoded
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from bot.model import Failure, Job, Snapshot, State, Verdict
-from bot.slack.blocks import Message
-from bot.slack.cards import card
-from bot.slack.replies import reply
+from bot.slack.views.blocks import Message
+from bot.slack.views.card import card
+from bot.slack.views.reply import reply
 from sandbox.block_kit import objects
 from tests.test_cards import (
     JOB,

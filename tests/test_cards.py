@@ -23,19 +23,19 @@ from bot.model import (
     State,
     Verdict,
 )
-from bot.slack.blocks import (
+from bot.slack.features.actions import details
+from bot.slack.features.list import status_message
+from bot.slack.outbox.messages import compose, redirected
+from bot.slack.views.blocks import (
     Message,
     cut,
     escaped,
     link,
     one_line,
 )
-from bot.slack.buttons import DETAILS, STOP
-from bot.slack.cards import card
-from bot.slack.job_actions import details
-from bot.slack.job_status import status_message
-from bot.slack.messages import compose, redirected
-from bot.slack.replies import reply
+from bot.slack.views.buttons import DETAILS, STOP
+from bot.slack.views.card import card
+from bot.slack.views.reply import reply
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
 from sandbox.faults import CannedResponse

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bot.clock import Clock
+from bot.engine.sweep import Sweep
 from bot.kinds.video import Video
 from bot.model import Job, Request, State
 from bot.store import Store
-from bot.sweep import Sweep
 from bot.timings import Timings
 from sandbox.clock import ManualClock
 from sandbox.driver import Person

@@ -162,7 +162,7 @@ async def test_a_connection_may_be_idle_for_longer_than_a_request_may_take(
 async def test_the_oldest_unfinished_requests_are_closed_when_all_together_are_too_large(
     part: str, bot: BotUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.connections._MAX_UNVERIFIED_BYTES", 1024 * KIB)
+    monkeypatch.setattr("bot.web.connections._MAX_UNVERIFIED_BYTES", 1024 * KIB)
     head = {
         "a body": slack_head(bot.world, length=200 * KIB),
         "a callback": b"POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 204800\r\n\r\n",
@@ -222,7 +222,7 @@ REFUSED: Final[Mapping[str, tuple[bytes, Mapping[str, str]]]] = {
 async def test_a_refused_request_whose_body_still_flows_is_no_line_in_the_log(
     reason: str, impatient_bot: BotUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.connections._MAX_UNVERIFIED_BYTES", 1024 * KIB)
+    monkeypatch.setattr("bot.web.connections._MAX_UNVERIFIED_BYTES", 1024 * KIB)
     bot, (start, headers) = impatient_bot, REFUSED[reason]
     head = slack_head(bot.world, length=BODY, headers=headers)
     request = head.replace(b"POST /slack/events", start) + b"x" * (BODY - 1)
@@ -240,7 +240,7 @@ async def test_a_refused_request_whose_body_still_flows_is_no_line_in_the_log(
 @pytest.fixture
 def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the bot to a hundred connections."""
-    monkeypatch.setattr("bot.connections._MAX_OPEN_FILES", 200)
+    monkeypatch.setattr("bot.web.connections._MAX_OPEN_FILES", 200)
 
 
 @pytest.mark.parametrize("unfinished", ["nothing", "headers", "a body", "a callback"])

@@ -12,7 +12,7 @@ from psycopg import sql
 from bot.model import token_hash
 from bot.store import Store
 from bot.store.database import Query, Topic, to_ms
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from tests.test_store import LATER, NOW, TIMINGS, claim, running, submit
 
 #: How far the clocks of two copies may be apart: docs/postgresql.md says so too.

@@ -12,8 +12,8 @@ from bot.clock import SystemClock
 from bot.ops.doctor_database import check_database, check_server
 from bot.ops.finding import Finding
 from bot.store.engines import connected_bots, inspect_server
-from bot.store.postgres import connect
-from bot.store.postgres_inspection import postgres_snapshot
+from bot.store.postgres.engine import connect
+from bot.store.postgres.inspection import postgres_snapshot
 from bot.store.snapshot import Server
 from sandbox.clock import ManualClock
 from tests.databases import STEPS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bot.kinds.drift import Drift, DriftLog, DriftType, drift_in
+from bot.kinds.answers import Drift, DriftLog, DriftType, drift_in
 from bot.kinds.replica import Replica
 from bot.kinds.video import Video
 from bot.metrics import Metrics
@@ -78,7 +78,7 @@ async def test_each_type_of_drift_is_counted_each_time_and_logged_once(
         found = await scrape(world)
     for what in ("unknown_status", "missing_field", "odd_time", "new_field"):
         assert found.value("replica_bot_drift_total", kind="video", what=what) >= 2
-    ours = [each for each in caplog.records if each.name == "bot.kinds.drift"]
+    ours = [each for each in caplog.records if each.name == "bot.kinds.answers"]
     assert sorted(each.message for each in ours if each.levelname == "WARNING") == [
         "the service leaves out a field",
         "the service sends a time that cannot be read",

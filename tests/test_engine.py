@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bot.engine.runtime import uncancelled
+from bot.engine.steps import uncancelled
 
 
 class Write:
@@ -40,7 +40,7 @@ async def test_the_write_of_an_outcome_ends_although_its_step_is_cancelled() -> 
 async def test_a_write_that_does_not_end_does_not_keep_the_process_from_ending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bot.engine.runtime._LAST_WRITE_S", 0.01)
+    monkeypatch.setattr("bot.engine.steps._LAST_WRITE_S", 0.01)
     write = Write()
     step = asyncio.create_task(uncancelled(write.run()))  # noqa: TID251 - awaited below
     await write.begun.wait()

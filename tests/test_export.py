@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from bot import command_line
-from bot.export import write_csv
+from bot.ops.export import write_csv
 from bot.store.database import Query, Transaction
 from sandbox.scenarios import Scenario
 from tests.modes import on_both_engines

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from bot.slack.home_view import (
+from bot.slack.features.limits import Group, limits_form
+from bot.slack.views.home import (
     MAX_PAST,
     MAX_QUESTIONS,
     MAX_REPLICAS,
@@ -14,7 +15,6 @@ from bot.slack.home_view import (
     home_view,
     spending_modal,
 )
-from bot.slack.limits_form import Group, limits_form
 from bot.store import (
     CHANGEABLE,
     LimitChange,

@@ -27,13 +27,13 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.slack import errors
 from bot.slack.app import register_listeners
-from bot.slack.buttons import TURN_PAGE
-from bot.slack.cards import card
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.home_view import HomeContent, home_view
-from bot.slack.presenters import state_word
-from bot.slack.replies import reply
+from bot.slack.views.buttons import TURN_PAGE
+from bot.slack.views.card import card
+from bot.slack.views.home import HomeContent, home_view
+from bot.slack.views.presenters import state_word
+from bot.slack.views.reply import reply
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
 from tests.world import World
@@ -287,7 +287,7 @@ def test_the_command_that_the_cards_of_a_kind_name_exists() -> None:
 
 
 def test_the_service_is_only_ever_asked_to_create_and_to_read() -> None:
-    source = (ROOT / "bot/video_service.py").read_text(encoding="utf-8")
+    source = (ROOT / "bot/service/client.py").read_text(encoding="utf-8")
     calls = [
         node.args[0]
         for node in ast.walk(ast.parse(source))

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from dotenv import dotenv_values
 
-from bot.ops.env_file import EnvFile, quoted
-from bot.ops.init import mistake_in
+from bot.ops.init import EnvFile, mistake_in, quoted
 from bot.ops.terminal import cleaned
 from tests.test_command_line import Result, run
 from tests.typist import (

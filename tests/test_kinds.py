@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bot.kinds import Comparison, Invalid, Kind, Unreadable
 from bot.kinds import replica as replicas
+from bot.kinds.answers import moment, progress
 from bot.kinds.replica import Replica
 from bot.kinds.video import FIELDS, Video, parse
-from bot.kinds.wire import moment, progress
 from bot.model import Snapshot, Verdict
 from bot.setting_values import MAX_BOX
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bot.slack import errors
-from bot.slack.buttons import APPROVE, CREATE_AGAIN, DECLINE, GIVE_UP, HAVE_ID, WITHDRAW
+from bot.slack.views.buttons import APPROVE, CREATE_AGAIN, DECLINE, GIVE_UP, HAVE_ID, WITHDRAW
 from sandbox.block_kit import Json
 from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated

@@ -16,7 +16,7 @@ import pytest
 
 from bot.store import DatabaseUnavailable
 from bot.store.database import Query
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from sandbox.delivery import deliver
 from tests.databases import Address
 from tests.modes import on_both_engines

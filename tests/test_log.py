@@ -34,10 +34,10 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
 
 
 def test_an_event_is_one_line_with_its_fields(lines: Lines) -> None:
-    logging.getLogger("bot.worker").info("job ended", extra={"job": 17, "state": "succeeded"})
+    logging.getLogger("bot.engine.loop").info("job ended", extra={"job": 17, "state": "succeeded"})
     (line,) = lines()
     assert re.fullmatch(
-        r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=info logger=bot\.worker "
+        r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=info logger=bot\.engine\.loop "
         r'event="job ended" job=17 state=succeeded',
         line,
     )
@@ -86,7 +86,7 @@ def test_a_traceback_is_logged_in_one_line_without_its_secrets(lines: Lines) -> 
 
 
 def test_a_callback_token_is_masked_in_paths(lines: Lines) -> None:
-    logger = logging.getLogger("bot.web")
+    logger = logging.getLogger("bot.web.server")
     logger.info("POST /callbacks/t0k3n?x=1 HTTP/1.1")
     logger.info(
         "odd", extra={"path": "/callbacks/t0k3n/more", "url": "'https://b/callbacks/t0k3n'"}

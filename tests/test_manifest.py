@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 import yaml
 
-from bot.manifest import manifest as manifest_for
-from bot.manifest import read
 from bot.ops import init
+from bot.ops.manifest import manifest as manifest_for
+from bot.ops.manifest import read
 from bot.settings import ManifestSettings
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
 

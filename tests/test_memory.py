@@ -11,7 +11,7 @@ import pytest
 from bot.model import Snapshot, Verdict
 from bot.store import Store
 from bot.store.database import Database, Transaction, to_ms
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from bot.timings import Timings
 from tests.databases import Address
 from tests.modes import on_both_engines, on_sqlite_alone

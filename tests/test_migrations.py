@@ -22,7 +22,7 @@ from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.backup import back_up
 from bot.store.engines import migrate, pending_migrations
 from bot.store.migrate import MIGRATIONS
-from bot.store.postgres import migrate as migrate_postgres
+from bot.store.postgres.engine import migrate as migrate_postgres
 from tests.databases import STEPS
 from tests.postgres import empty_database_url
 from tests.test_command_line import bot
@@ -323,7 +323,7 @@ def test_a_migration_that_is_cut_off_changes_nothing_and_is_applied_by_the_next_
 def test_a_migration_gives_way_to_those_who_use_the_tables(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.store.postgres._MIGRATION_LOCK_TIMEOUT_MS", 100)
+    monkeypatch.setattr("bot.store.postgres.engine._MIGRATION_LOCK_TIMEOUT_MS", 100)
     with (
         next_migrations(tmp_path / "next", _9999_newer=_NEWER_COLUMN),
         psycopg.connect(postgres_url) as reader,

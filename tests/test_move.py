@@ -15,7 +15,7 @@ import pytest
 from bot.store import DatabaseError
 from bot.store.migrate import Table, tables
 from bot.store.move import move
-from bot.store.postgres import migrate as migrate_postgres
+from bot.store.postgres.engine import migrate as migrate_postgres
 from bot.store.sqlite import migrate
 from bot.store.sqlite_file import FileLock
 from sandbox.faults import CannedResponse

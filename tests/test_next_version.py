@@ -12,7 +12,7 @@ import pytest
 
 from bot.clock import SystemClock
 from bot.store.migrate import MIGRATIONS, tables
-from bot.store.postgres import migrate
+from bot.store.postgres.engine import migrate
 from sandbox.driver import Person
 from sandbox.http import free_port
 from sandbox.scenarios import Pace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.slack.buttons import OPEN_LINK, TURN_PAGE
+from bot.slack.views.buttons import OPEN_LINK, TURN_PAGE
 from sandbox.driver import Modal
 from tests.modes import in_both_modes
 from tests.test_house_rules import LISTENERS

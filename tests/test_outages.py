@@ -8,8 +8,8 @@ import httpx
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from bot.causes import cause_of
 from bot.ops import doctor
+from bot.service.errors import cause_of
 from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 
 from bot.model import DeliveryState
-from bot.store import DatabaseUnavailable, Store, postgres
+from bot.store import DatabaseUnavailable, Store
 from bot.store.database import Query, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres import engine
+from bot.store.postgres.engine import PostgresDatabase
 from tests.test_postgres_failures import SOON_S, add, slow_work, spawn
 from tests.test_store import NOW, TIMINGS, submit
 
@@ -120,7 +121,7 @@ async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
     postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(postgres, "_MAX_LOCK_WAIT_MS", 20)
+    monkeypatch.setattr(engine, "_MAX_LOCK_WAIT_MS", 20)
     async with PostgresDatabase.open(postgres_url) as database:
         with psycopg.connect(postgres_url) as admin:
             admin.execute("LOCK TABLE migrations")
@@ -138,7 +139,7 @@ async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
 async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_MAX_LOCK_WAIT_MS", 9_000)
+    monkeypatch.setattr(engine, "_MAX_LOCK_WAIT_MS", 9_000)
     async with AsyncExitStack() as stack:
         here, there = await stores(stack, postgres_url)
         locked = (await submit(here, "V1")).job.id
@@ -166,7 +167,7 @@ async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
 async def test_works_that_are_repeated_go_before_those_that_came_later(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_CONNECTIONS", 1)
+    monkeypatch.setattr(engine, "_CONNECTIONS", 1)
     fails, answered = 3, list[int]()
 
     def work(number: int, tx: Transaction) -> None:

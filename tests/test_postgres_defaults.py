@@ -14,7 +14,7 @@ from bot.clock import SystemClock
 from bot.ops.doctor_database import check_database
 from bot.store import Store
 from bot.store.database import Query, Row, Transaction
-from bot.store.postgres import PostgresDatabase, find_blocker, migrate
+from bot.store.postgres.engine import PostgresDatabase, find_blocker, migrate
 from tests.postgres import empty_database_url
 from tests.test_locked_database import Admin
 from tests.test_migrations import next_migrations, run

@@ -4,7 +4,7 @@ import asyncio
 from urllib.parse import quote
 
 from bot.store.database import Query, Transaction
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from tests.postgres_server import QUICK
 
 _SHOW = Query("SHOW synchronous_commit")

@@ -10,8 +10,8 @@ from psycopg import errors
 
 from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.database import Query, Transaction
-from bot.store.postgres import PostgresDatabase, migrate
-from bot.store.postgres_errors import MEANINGS, Meaning, meaning_of
+from bot.store.postgres.engine import PostgresDatabase, migrate
+from bot.store.postgres.errors import MEANINGS, Meaning, meaning_of
 
 SECRET = "the launch is on Friday"
 PASSWORD = "pa%3Asq%40zebra"

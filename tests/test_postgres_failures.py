@@ -17,7 +17,7 @@ import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.database import Query, Topic, Transaction, run_until_stored
-from bot.store.postgres import Listener, PostgresDatabase, migrate
+from bot.store.postgres.engine import Listener, PostgresDatabase, migrate
 from bot.timings import Timings
 from tests.postgres_proxy import Fault, PostgresProxy
 from tests.postgres_server import Server
@@ -192,7 +192,7 @@ async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_ac
     proxy: PostgresProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Long enough for the other worker to become idle first, also on a busy machine.
-    monkeypatch.setattr("bot.store.postgres._REFUSED_PAUSE_S", 0.5)
+    monkeypatch.setattr("bot.store.postgres.engine._REFUSED_PAUSE_S", 0.5)
     begun, may_end = asyncio.Event(), threading.Event()
     is_slow = slow_work(begun, may_end)
     try:
@@ -221,8 +221,8 @@ async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_ac
 async def test_a_copy_that_cannot_listen_looks_for_work_itself_however_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bot.store.postgres._LISTEN_AGAIN_S", 0.0)
-    monkeypatch.setattr("bot.store.postgres._MAX_LISTEN_AGAIN_S", 0.0)
+    monkeypatch.setattr("bot.store.postgres.engine._LISTEN_AGAIN_S", 0.0)
+    monkeypatch.setattr("bot.store.postgres.engine._MAX_LISTEN_AGAIN_S", 0.0)
     looks, enough = 0, asyncio.Event()
 
     def look(_: Topic, __: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bot.model import Request
 from bot.store import Limits, Store, Viewer
 from bot.store.database import Database, Query, Row, Transaction
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
 from tests.statements import all_queries
 from tests.test_store import NOW, TIMINGS

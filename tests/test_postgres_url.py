@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable
-from bot.store.postgres import PostgresDatabase, migrate
+from bot.store.postgres.engine import PostgresDatabase, migrate
 from sandbox.http import free_port
 from tests.postgres_proxy import PostgresProxy
 from tests.test_postgres_failures import add

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from bot.store.database import Database, Topic, Transaction
-from bot.store.postgres import PostgresDatabase
+from bot.store.postgres.engine import PostgresDatabase
 from bot.timings import Timings
 from sandbox.http import free_port
 from tests.postgres_proxy import PostgresProxy

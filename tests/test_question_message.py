@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
-from bot.slack.blocks import Message
-from bot.slack.messages import compose
-from bot.slack.question_message import MAX_LISTED, question, question_list
+from bot.slack.outbox.messages import compose
+from bot.slack.views.blocks import Message
+from bot.slack.views.question import MAX_LISTED, question, question_list
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message
 from tests.test_cards import ANA, BEN, JOB, JOBS, PRESENTER, PRESENTERS, buttons, many

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.reasons import reason_in
+from bot.service.errors import reason_in
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
 from tests.world import REPLICA, World, number_of

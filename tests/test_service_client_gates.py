@@ -12,10 +12,9 @@ import pytest
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.model import Failure
-from bot.service_clients import connect
-from bot.service_gate import AccountRefused, Held
+from bot.service.client import VideoService, connect
+from bot.service.gate import AccountRefused, Held
 from bot.timings import Timings
-from bot.video_service import VideoService
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Hang, Reset
 from sandbox.service_limits import CallRate, RateLimit

@@ -41,8 +41,8 @@ def test_the_bot_never_imports_the_sandbox_or_the_tests() -> None:
 KINDS = {feature.kind.name for feature in FEATURES}
 # The modules of one kind: its feature, its parameters, and what its cards and forms say.
 OF_ONE_KIND = re.compile(
-    r"bot/(kinds/(video|replica|wire)"
-    r"|slack/(create_video|train_replica|kind_presenters)"
+    r"bot/(kinds/(video|replica|answers)"
+    r"|slack/(features/(video|replica)|views/kinds)"
     r"|store/replicas)\.py"
 )
 

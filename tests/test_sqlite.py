@@ -13,11 +13,11 @@ import aiosqlite
 import pytest
 
 from bot.app import running
-from bot.parts import PartFailed
 from bot.settings import Settings
 from bot.store import DatabaseError, DatabaseInUse, DatabaseUnavailable, Store
 from bot.store.database import Query, Transaction
 from bot.store.sqlite import Connection, SQLiteDatabase
+from bot.tasks import PartFailed
 from bot.timings import Timings
 from tests.test_store import NOW, claim, submit
 from tests.world import World

@@ -19,10 +19,10 @@ import pytest
 from bot.model import DeliveryState, Failure, Job, Role, Snapshot, State, Verdict, token_hash
 from bot.store import AddedCandidate, DatabaseError, Memory, Store
 from bot.store.database import Database, Query, Row, Topic, Transaction, Value
-from bot.store.postgres import PostgresDatabase
+from bot.store.due import try_again
+from bot.store.postgres.engine import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
 from bot.store.transitions import wake
-from bot.store.unreadable import try_again
 from sandbox.clock import ManualClock
 from tests.postgres import database_url
 from tests.test_store import (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot.clock import Clock
-from bot.parts import PartFailed
 from bot.store import DatabaseError
+from bot.tasks import PartFailed
 from tests.world import World
 
 PARTS = ("engine", "messenger", "sweep", "database", "web server")

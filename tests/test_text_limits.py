@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack.blocks import MAX_TEXT, cut, section, shortened, size
+from bot.slack.views.blocks import MAX_TEXT, cut, section, shortened, size
 from sandbox.block_kit import validate_message
 from sandbox.slack_objects import SlackError
 from tests.world import World

@@ -9,9 +9,9 @@ import pytest
 
 from bot.app import FEATURES
 from bot.model import Failure, Job, State
-from bot.slack.buttons import question_buttons
-from bot.slack.cards import card
-from bot.slack.replies import reply
+from bot.slack.views.buttons import question_buttons
+from bot.slack.views.card import card
+from bot.slack.views.reply import reply
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.jobs import Jobs
 from sandbox.block_kit import objects

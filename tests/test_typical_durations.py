@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.slack.buttons import HAVE_ID
+from bot.slack.views.buttons import HAVE_ID
 from bot.store.database import Value
 from bot.store.history import _RECENT
 from bot.store.sqlite import migrate

@@ -24,11 +24,10 @@ from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
-from bot.service_clients import Clients, connect
-from bot.service_errors import OUTCOMES, translated
-from bot.service_gate import Held
+from bot.service.client import Clients, VideoService, connect
+from bot.service.errors import OUTCOMES, translated
+from bot.service.gate import Held
 from bot.timings import Timings
-from bot.video_service import VideoService
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.http import Server, free_port

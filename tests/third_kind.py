@@ -12,13 +12,12 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.kinds import Comparison, Unreadable
-from bot.kinds.wire import Answer as ServiceAnswer
-from bot.kinds.wire import Id, Text
+from bot.kinds.answers import Answer as ServiceAnswer
+from bot.kinds.answers import Id, Text
 from bot.model import Job, Snapshot, State, Verdict
-from bot.slack.blocks import Json, link
-from bot.slack.buttons import RETRY
 from bot.slack.context import Feature, HandlerContext, ack_ephemeral
-from bot.slack.forms import (
+from bot.slack.features.actions import find_job
+from bot.slack.features.forms import (
     JobRequest,
     Metadata,
     ack_errors,
@@ -28,9 +27,10 @@ from bot.slack.forms import (
     text_field,
     where_field,
 )
-from bot.slack.job_actions import find_job
-from bot.slack.job_status import list_jobs, show_status
+from bot.slack.features.list import list_jobs, show_status
 from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission, read
+from bot.slack.views.blocks import Json, link
+from bot.slack.views.buttons import RETRY
 from tests.world import REPLICA
 
 # ── What it is ────────────────────────────────────────────────────────────────────────────────

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from bot.app import FEATURES, Bot, running
 from bot.clock import Clock
 from bot.settings import Settings
-from bot.slack.buttons import DETAILS
 from bot.slack.context import Feature
+from bot.slack.views.buttons import DETAILS
 from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox import events

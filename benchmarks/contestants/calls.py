@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.contestants import announce, asked_to_end
 from benchmarks.payloads import PATH, SECRET, TOKEN
-from bot.service_clients import Clients, connect
+from bot.service.client import Clients, connect
 
 _AT_ONCE: Final = 64
 _BLOCKS: Final[list[dict[str, Any]]] = [

@@ -2,7 +2,7 @@
 
 A step is chosen by the job's state: ``approval`` waits for that, ``create`` makes the create call,
 ``reconcile`` finds out what an unanswered one made, ``poll`` reads what was created. Their shared
-pieces are in ``runtime``.
+pieces are in ``steps``.
 """
 
 import logging
@@ -15,13 +15,13 @@ from bot.engine.approval import await_approval
 from bot.engine.create import create_job
 from bot.engine.poll import poll_job
 from bot.engine.reconcile import mark_interrupted, reconcile_ended, reconcile_job
-from bot.engine.runtime import Runtime
+from bot.engine.steps import Runtime
 from bot.kinds import Kind
-from bot.kinds.drift import DriftLog
+from bot.kinds.answers import DriftLog
 from bot.model import Failure, Job, State
+from bot.service.client import VideoService
 from bot.store import Claimed, DatabaseError, Store, soonest
 from bot.timings import Timings
-from bot.video_service import VideoService
 
 _LOG: Final = logging.getLogger(__name__)
 # Create calls under way at a time, and other steps. The worker has more slots than either, so that

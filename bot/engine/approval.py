@@ -4,7 +4,7 @@ import logging
 from typing import Final
 
 from bot.engine.reconcile import check_candidates
-from bot.engine.runtime import Runtime, log_fields
+from bot.engine.steps import Runtime, log_fields
 from bot.errors import OutsideError
 from bot.model import Job
 

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Final
 
 from bot.engine.reconcile import check_candidates, is_new, mark_unconfirmed
-from bot.engine.runtime import SHOWN_FROM, Runtime, log_fields, uncancelled
+from bot.engine.steps import SHOWN_FROM, Runtime, log_fields, uncancelled
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
 from bot.model import Failure, Job, Snapshot, State, token_hash
-from bot.service_gate import AccountRefused, Held
+from bot.service.gate import AccountRefused, Held
 
 _LOG: Final = logging.getLogger(__name__)
 _WAS_STOPPED: Final = "the bot was stopped for a while"

@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bot.engine.reconcile import check_candidates, is_unknown
-from bot.engine.runtime import SHOWN_FROM, Runtime
+from bot.engine.steps import SHOWN_FROM, Runtime
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
-from bot.kinds.drift import Drift, DriftType
+from bot.kinds.answers import Drift, DriftType
 from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
-from bot.service_gate import Held
+from bot.service.gate import Held
 from bot.timings import PollSchedule, Timings
 
 

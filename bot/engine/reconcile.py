@@ -4,12 +4,12 @@ import logging
 from dataclasses import replace
 from typing import Final, TypeGuard
 
-from bot.engine.runtime import Runtime, log_fields
+from bot.engine.steps import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Comparison, Unreadable
-from bot.kinds.wire import compare_with_job
+from bot.kinds.answers import compare_with_job
 from bot.model import Attempt, Job, Snapshot, State
-from bot.service_errors import UNKNOWN_ID
+from bot.service.errors import UNKNOWN_ID
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, reason_of, same_words
-from bot.links import BadLink, without_keys
+from bot.kinds.answers import Answer, Id, Text, reason_of, same_words
+from bot.links import BadLink, check_file_link, without_keys
 from bot.model import Snapshot, Verdict
-from bot.reasons import shown
+from bot.service.errors import shown
 
 _TRAINED: Final = frozenset({"completed", "ready"})
 _BROKEN: Final = frozenset({"error", "failed", "deleted"})

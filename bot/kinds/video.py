@@ -9,12 +9,11 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, letters, reason_of, same_words, text_of
-from bot.links import BadLink, check_link, without_keys
+from bot.kinds.answers import Answer, Id, Text, letters, reason_of, same_words, text_of
+from bot.links import BadLink, check_file_link, check_link, without_keys
 from bot.model import Snapshot, Verdict
-from bot.reasons import shown
+from bot.service.errors import shown
 
 _QUEUED: Final = "queued"
 _READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success", "finished"})

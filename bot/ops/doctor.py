@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 import aiohttp
 import httpx
 
-from bot import service_clients, service_errors
 from bot.clock import Clock, SystemClock
 from bot.errors import OutsideError
 from bot.masking import Mask
 from bot.ops.doctor_database import check_database
 from bot.ops.doctor_slack import check_people, check_slack, try_posting
 from bot.ops.finding import POSTING, SETTINGS, Finding, error, explain, ok, sentence, split, warning
+from bot.service import client as service_client
+from bot.service import errors as service_errors
 from bot.settings import (
     ENV_FILE,
     EnvFileError,
@@ -274,13 +275,13 @@ async def read_unknown(
 ) -> tuple[Finding, int | None]:
     """Return what a harmless read shows, and the status of the answer; None without one."""
     try:
-        async with service_clients.connect(proxy) as clients:
+        async with service_client.connect(proxy) as clients:
             with service_errors.translated():
                 async with asyncio.timeout(timings.call_timeout.total_seconds()):
                     async with clients.reading.stream(
                         "GET", url + _UNKNOWN, headers={"x-api-key": key}, timeout=None
                     ) as response:
-                        body = await service_clients.content_of(response)
+                        body = await service_client.content_of(response)
     except OutsideError as failure:
         cause = explain(failure, url, timings.call_timeout, "VIDEO_API_URL")
         return error(_SERVICE, *cause), None

@@ -9,7 +9,7 @@ from typing import Final
 
 from bot.clock import Clock
 from bot.ops.finding import Finding, counted, error, ok, split, warning
-from bot.slack.blocks import span
+from bot.slack.views.blocks import span
 from bot.store import DatabaseError, RowUnreadable
 from bot.store.engines import inspect_server
 from bot.store.inspection import Inspection, find_owner, inspect, unreadable_rows

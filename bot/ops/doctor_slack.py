@@ -16,17 +16,17 @@ from bot.model import Installation
 from bot.ops.finding import CheckState, Finding, error, explain, ok, warning
 from bot.setting_values import MAX_BOX
 from bot.settings import ConnectionSettings, Settings
-from bot.slack.blocks import Json
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
-from bot.slack.find_posted import CANNOT_LOOK
 from bot.slack.installation import fetch_installation
+from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
+from bot.slack.views.blocks import Json
 from bot.store.inspection import stored_installation, stored_limit_changes
 from bot.store.usage import CHANGEABLE, written
 from bot.timings import Timings
 
-# Requests that are signed more than five minutes ago, or ahead, are refused (bot/web.py).
+# Requests that are signed more than five minutes ago, or ahead, are refused (bot/web/server.py).
 _SKEWED: Final = timedelta(seconds=60)
 _REFUSED: Final = timedelta(minutes=4)
 _NTP: Final = "Have the machine set its clock by the network (NTP): timedatectl set-ntp true."

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import click
 
-from bot.causes import describe
 from bot.errors import OutsideError
+from bot.service.errors import describe
 
 # Control sequences of a terminal, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")

@@ -10,7 +10,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable
-from bot.slack.blocks import Json, listed
 from bot.slack.directory import (
     NO_SCOPE,
     NOT_OURS,
@@ -22,7 +21,10 @@ from bot.slack.directory import (
 )
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
-from bot.slack.limits import (
+from bot.slack.payloads import Payload, Sender
+from bot.slack.rate_limits import MethodLimits
+from bot.slack.views.blocks import Json, listed
+from bot.slack.views.limits import (
     NOT_CHECKED,
     OPERATOR,
     Membership,
@@ -30,8 +32,6 @@ from bot.slack.limits import (
     groups_asked,
     person_sentence,
 )
-from bot.slack.payloads import Payload, Sender
-from bot.slack.rate_limits import MethodLimits
 from bot.store import Limits
 from bot.timings import Timings
 

@@ -1,40 +1,202 @@
-"""Builds the Bolt app: one workspace, who may send to it, and the listeners of every feature."""
+"""Builds the Bolt app: one workspace, who may send to it, and the listeners of every feature.
+
+An error in a request becomes an answer and a log line here, and nowhere else.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Final
 
+from pydantic import BaseModel
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.context.ack.async_ack import AsyncAck
+from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
-from bot.slack import (
-    answers,
-    approvals,
-    home,
-    job_actions,
-    short_help,
-    shortcuts,
-)
+from bot.log import reference
 from bot.slack.access import OTHER_APP, OTHER_WORKSPACE, STRANGER
-from bot.slack.blocks import Json
-from bot.slack.context import Feature, HandlerContext
-from bot.slack.error_handler import PayloadCheck, answer_error, answer_privately, handle_error
+from bot.slack.context import Feature, HandlerContext, general_error, log_not_stored, with_reference
+from bot.slack.features import actions, approval, home, mentions, questions, shortcuts
 from bot.slack.payloads import (
+    BlockAction,
     EventSender,
     InvalidPayload,
     MessageShortcutSender,
+    OptionsRequest,
+    Origin,
     Sender,
+    ShortcutPayload,
+    SlashCommand,
     TokensRevoked,
+    ViewSubmission,
     read,
 )
+from bot.slack.views.blocks import Json
+from bot.store import DatabaseError
 
 _LOG: Final = logging.getLogger(__name__)
+# An unknown id is cut to this length in the log: it can be any text.
+_MAX_LOGGED: Final = 100
+# It would not become valid if Slack sent it again: https://docs.slack.dev/apis/events-api#retries
+_INVALID_EVENT: Final = BoltResponse(
+    status=HTTPStatus.BAD_REQUEST, headers={"X-Slack-No-Retry": "1"}
+)
+
+
+class UnknownAction(Exception):
+    """No listener has this id: the Slack app, or a modal in it, is of another version."""
+
+
+class PayloadCheck(AsyncMiddleware):
+    """Answers requests of a shape on which Bolt's own matchers raise."""
+
+    def __init__(self, ctx: HandlerContext) -> None:
+        self._ctx = ctx
+
+    async def async_process(
+        self,
+        *,
+        req: AsyncBoltRequest,
+        resp: BoltResponse,  # noqa: ARG002 - the signature is Bolt's
+        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
+    ) -> BoltResponse:
+        """Pass on what the matchers can read."""
+        match req.body:
+            case {"type": "view_submission", "view": {"type": "modal", "callback_id": str()}}:
+                pass
+            case {"type": "block_actions", "actions": [{"action_id": str()}, *_]}:
+                pass
+            case {"type": "shortcut" | "message_action", "callback_id": str()}:
+                pass
+            case {"type": "event_callback", "event": {"type": str()}}:
+                pass
+            case {"type": "view_submission" | "block_actions" | "shortcut" | "message_action"}:
+                return _answer_unhandled(self._ctx, req.body) or await next()
+            case {"type": "event_callback"}:
+                return _INVALID_EVENT
+            case {"type": "workflow_step_edit"}:  # Slack has retired these
+                return BoltResponse(status=HTTPStatus.NOT_FOUND)
+        return await next()
+
+
+async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
+    """Answer a request whose listener raised, or that has no listener; see ``AsyncApp.error``.
+
+    None leaves the answer to Bolt: 404 for requests of a type that the bot does not handle.
+    """
+    if isinstance(error, BoltUnhandledRequestError):
+        return _answer_unhandled(ctx, body)
+    answer = answer_error(ctx, error, body)
+    if answer is None:
+        raise error
+    return answer
+
+
+def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
+    model: type[BaseModel]
+    match body:
+        case {"type": "view_submission"}:
+            model = ViewSubmission
+        case {"type": "block_actions"}:
+            model = BlockAction
+        case {"type": "block_suggestion"}:
+            model = OptionsRequest
+        case {"type": "shortcut" | "message_action"}:
+            model = ShortcutPayload
+        case {"type": "event_callback"}:  # one that is not needed: Slack must not send it again
+            return BoltResponse(status=HTTPStatus.OK)
+        case {"command": _}:
+            model = SlashCommand
+        case _:
+            return None
+    try:
+        payload = read(model, body)
+    except InvalidPayload as error:
+        return answer_error(ctx, error, body)
+    match payload:
+        case ViewSubmission(view=view):
+            return answer_error(ctx, UnknownAction(view.callback_id), body)
+        case (
+            OptionsRequest(action_id=unknown)
+            | SlashCommand(command=unknown)
+            | ShortcutPayload(callback_id=unknown)
+        ):
+            return answer_error(ctx, UnknownAction(unknown), body)
+        case _:  # an element whose changes are not needed
+            return BoltResponse(status=HTTPStatus.OK)
+
+
+def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
+    """Return the answer that shows an error where the user is, with a reference to the log.
+
+    None for requests that take no answer.
+    """
+    code, title = reference(), "Something went wrong"
+    match error:
+        case DatabaseError():
+            title, text = log_not_stored(error, code)
+        case UnknownAction():
+            _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
+            text = f"I don't recognize this. {_start_again(body)}"
+        case InvalidPayload():
+            _LOG.error(
+                "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
+            )
+            if body.get("type") == "event_callback":
+                return _INVALID_EVENT
+            text = f"I can't read this. {_start_again(body)}"
+        case _:
+            _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
+            text = f"{title}. Please try again."
+            if body.get("type") == "view_submission":  # it may have been stored already
+                text = (
+                    f"{title}, and I don't know whether this was saved. "
+                    "Please submit this form again: nothing is started twice."
+                )
+    return answer_privately(ctx, body, title, with_reference(text, code))
+
+
+def _start_again(body: Json) -> str:
+    if body.get("type") == "view_submission":  # what was entered stays in it until it is closed
+        return "Please copy what you entered, close this form and open it again."
+    return "Please start again."
+
+
+def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> BoltResponse | None:
+    """Return the answer that shows ``text`` to the person who sent a request, and to nobody else.
+
+    A form that has no field shows it under ``title``. None for requests that take no answer.
+    """
+    match body:
+        case {"type": "view_submission", "view": {"blocks": blocks}}:
+            return _json(general_error(blocks, title, text))
+        case {"type": "view_submission"}:
+            return _json(general_error((), title, text))
+        case {"type": "block_suggestion"}:
+            return _json({"options": []})
+        case {"command": _}:
+            return _json({"response_type": "ephemeral", "text": text})
+        case {"type": "event_callback"}:  # Slack sends it again
+            return BoltResponse(status=HTTPStatus.SERVICE_UNAVAILABLE)
+        case {"type": "block_actions" | "message_action" | "shortcut"}:
+            with suppress(InvalidPayload):  # then nothing says where the answer could go
+                ctx.respond_ephemeral(read(Origin, body), text)
+            return BoltResponse(status=HTTPStatus.OK)
+    return None
+
+
+def _json(body: Json) -> BoltResponse:
+    return BoltResponse(status=HTTPStatus.OK, body=body)
+
+
+# ── The app ───────────────────────────────────────────────────────────────────────────────────────
+
 _FINAL: Final = frozenset({STRANGER, OTHER_WORKSPACE})
 _NO_ANSWER: Final = BoltResponse(status=HTTPStatus.NOT_FOUND)
 
@@ -53,7 +215,7 @@ def create_app(ctx: HandlerContext, features: Sequence[Feature]) -> AsyncApp:
         # The answer leaves when the listener returns; otherwise Bolt looks for it every 10 ms.
         process_before_response=True,
         raise_error_for_unhandled_request=True,
-        # bot.web verifies the raw bytes before Bolt parses them.
+        # bot.web.server verifies the raw bytes before Bolt parses them.
         request_verification_enabled=False,
         # What these would do is not needed.
         ssl_check_enabled=False,
@@ -72,12 +234,12 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     """Register all listeners. Bolt tries them in this order: the most frequent come first."""
     for feature in features:
         feature.register(app, ctx)
-    job_actions.register(app, ctx)
-    answers.register(app, ctx)
-    approvals.register(app, ctx)
+    actions.register(app, ctx)
+    questions.register(app, ctx)
+    approval.register(app, ctx)
     shortcuts.register(app, ctx)
     home.register(app, ctx)
-    short_help.register(app, ctx)
+    mentions.register(app, ctx)
     app.event("app_uninstalled")(partial(on_uninstalled, ctx))
     app.event("tokens_revoked")(partial(on_revoked, ctx))
 

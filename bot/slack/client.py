@@ -14,9 +14,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bot.errors import OutsideError, Refused
+from bot.errors import Outages, OutsideError, Refused
 from bot.metrics import Metrics
-from bot.outages import Outages
 from bot.slack.errors import outside_error
 
 _LOG: Final = logging.getLogger(__name__)

@@ -17,23 +17,22 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.errors import Outages, OutsideError, Refused, Unavailable
 from bot.kinds import Kind
 from bot.log import reference
 from bot.model import Job, State
-from bot.outages import Outages
+from bot.service.client import VideoService
 from bot.slack.access import Access
-from bot.slack.blocks import Json, Message, context, mrkdwn, plain, section
 from bot.slack.client import webhook_client
 from bot.slack.directory import Background
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
-from bot.slack.limits import left_sentences
 from bot.slack.open_homes import OpenHomes
-from bot.slack.presenters import CONTACT_OPERATOR, Presenter, Presenters
+from bot.slack.views.blocks import Json, Message, context, mrkdwn, plain, section
+from bot.slack.views.limits import left_sentences
+from bot.slack.views.presenters import CONTACT_OPERATOR, Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.timings import Timings
-from bot.video_service import VideoService
 
 _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."

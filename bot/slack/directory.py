@@ -12,9 +12,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.slack.errors import translated
-from bot.slack.limits import GroupProblem, Membership
 from bot.slack.payloads import Payload
 from bot.slack.rate_limits import MethodLimits
+from bot.slack.views.limits import GroupProblem, Membership
 from bot.timings import Timings
 
 _T = TypeVar("_T")

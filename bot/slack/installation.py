@@ -10,9 +10,8 @@ from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused
+from bot.errors import Outage, Outages, OutsideError, Refused
 from bot.model import Installation
-from bot.outages import Outage, Outages
 from bot.slack.client import SlackCalls
 from bot.slack.directory import Background
 from bot.slack.errors import translated

@@ -18,16 +18,14 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.background import BackgroundTasks
-from bot.causes import cause_of
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.errors import Outages, OutsideError, Refused, Unavailable
 from bot.log import word
 from bot.metrics import Metrics
-from bot.outages import Outages
-from bot.priority import RequestPriority
+from bot.service.errors import cause_of
 from bot.slack.client import is_slacks, open_session
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.tasks import BackgroundTasks, RequestPriority
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -254,7 +252,7 @@ class _Connection:
 
     @property
     def cause(self) -> str:
-        """Why it has ended: a word of ``bot.causes``, or "closed"."""
+        """Why it has ended: a word of ``bot.service.errors``, or "closed"."""
         error = self._socket.exception()
         return "closed" if error is None else cause_of(error)
 

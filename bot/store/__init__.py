@@ -22,7 +22,7 @@ from bot.store.database import (
     Topic,
 )
 from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing, covering
-from bot.store.due import Claimed, soonest
+from bot.store.due import Claimed, UnreadableRows, soonest, try_again
 from bot.store.engines import require_psycopg
 from bot.store.history import AlreadyRequested, Viewer
 from bot.store.installation import AnsweredMessages, Backlog, Installations
@@ -30,7 +30,6 @@ from bot.store.jobs import Jobs, NobodyToApprove, Submitted
 from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.sqlite import SQLiteDatabase
-from bot.store.unreadable import UnreadableRows, try_again
 from bot.store.usage import (
     CHANGEABLE,
     Bound,
@@ -174,6 +173,6 @@ def _opened(
     if isinstance(address, Path):
         return SQLiteDatabase.open(address, timings.lock_timeout, metrics)
     require_psycopg()
-    from bot.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
+    from bot.store.postgres.engine import PostgresDatabase  # noqa: PLC0415 - an extra
 
     return PostgresDatabase.open(address, metrics, timings)

@@ -13,7 +13,7 @@ from bot.store.database import (
     optional_moment,
     span_ms,
 )
-from bot.store.unreadable import number, optional_text, read_each, reading, text
+from bot.store.due import number, optional_text, read_each, reading, text
 
 _CHARGED: Final = (None, "created", "uncertain")
 _ADD: Final = Query(

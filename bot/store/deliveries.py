@@ -23,9 +23,10 @@ from bot.store.database import (
     to_ms,
     wait_ms,
 )
-from bot.store.due import LOCKED, Claimed, DueTable, soonest, tell
-from bot.store.job_rows import job_from, lock_jobs, lock_only
-from bot.store.unreadable import (
+from bot.store.due import (
+    LOCKED,
+    Claimed,
+    DueTable,
     UnreadableRows,
     due_at_of,
     number,
@@ -33,8 +34,11 @@ from bot.store.unreadable import (
     read_each,
     reading,
     set_aside,
+    soonest,
+    tell,
     text,
 )
+from bot.store.job_rows import job_from, lock_jobs, lock_only
 from bot.timings import Timings
 
 # The cards of the jobs that retry these.

@@ -47,7 +47,7 @@ async def migrate(address: Path | str) -> list[str]:
     if isinstance(address, Path):
         return await sqlite.migrate(address)
     require_psycopg()
-    from bot.store.postgres import migrate  # noqa: PLC0415 - an extra
+    from bot.store.postgres.engine import migrate  # noqa: PLC0415 - an extra
 
     return await asyncio.to_thread(migrate, address)
 
@@ -78,7 +78,7 @@ def open_snapshot(address: Path | str) -> Iterator[Snapshot]:
             yield of_file
         return
     require_psycopg()
-    from bot.store.postgres_inspection import postgres_snapshot  # noqa: PLC0415 - an extra
+    from bot.store.postgres.inspection import postgres_snapshot  # noqa: PLC0415 - an extra
 
     with postgres_snapshot(address) as of_server:
         yield of_server
@@ -91,9 +91,9 @@ def connected_bots(url: str) -> bool:
         DatabaseError: it cannot be used.
     """
     require_psycopg()
-    from bot.store import postgres_inspection  # noqa: PLC0415 - an extra
+    from bot.store.postgres import inspection  # noqa: PLC0415 - an extra
 
-    return postgres_inspection.connected_bots(url)
+    return inspection.connected_bots(url)
 
 
 def inspect_server(url: str, clock: Clock) -> Server:
@@ -103,6 +103,6 @@ def inspect_server(url: str, clock: Clock) -> Server:
         DatabaseError: it cannot be used.
     """
     require_psycopg()
-    from bot.store import postgres_inspection  # noqa: PLC0415 - an extra
+    from bot.store.postgres import inspection  # noqa: PLC0415 - an extra
 
-    return postgres_inspection.inspect_server(url, clock)
+    return inspection.inspect_server(url, clock)

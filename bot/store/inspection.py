@@ -12,6 +12,7 @@ from bot.model import Installation
 from bot.store.attempts import attempt_from
 from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms, to_ms
 from bot.store.deliveries import delivery_from
+from bot.store.due import read_each
 from bot.store.engines import connected_bots, open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
@@ -19,7 +20,6 @@ from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.snapshot import Snapshot
 from bot.store.sqlite_file import beside, is_locked, process_with_lock
-from bot.store.unreadable import read_each
 from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
 
 _READERS: Final[dict[str, Callable[[Row], object]]] = {

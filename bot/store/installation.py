@@ -7,7 +7,7 @@ from typing import Final
 
 from bot.model import Installation, State
 from bot.store.database import Database, Query, Row, Transaction, from_ms, to_ms
-from bot.store.unreadable import UnreadableRows, optional_text, read_each, reading, text
+from bot.store.due import UnreadableRows, optional_text, read_each, reading, text
 
 _GET: Final = Query("SELECT id, team_id, enterprise_id, app_id FROM installation")
 _SAVE: Final = Query(

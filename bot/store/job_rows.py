@@ -7,7 +7,7 @@ from typing import Final
 
 from bot.model import Approval, Failure, Job, Snapshot, State, Verdict
 from bot.store.database import Query, Row, Transaction, Value, from_ms, optional_moment, optional_ms
-from bot.store.unreadable import number, optional_text, reading, text, texts
+from bot.store.due import number, optional_text, reading, text, texts
 
 _HOLDABLE: Final = frozenset({State.QUEUED, State.RUNNING, State.OVERDUE})
 _LOCK: Final = Query("SELECT * FROM jobs WHERE id = :id FOR UPDATE")

@@ -64,7 +64,7 @@ from bot.store.deliveries import (
     lock_questions,
     settle_question,
 )
-from bot.store.due import Claimed, DueTable
+from bot.store.due import Claimed, DueTable, UnreadableRows, due_at_of, read_each, set_aside
 from bot.store.history import (
     SAME,
     AlreadyRequested,
@@ -75,7 +75,6 @@ from bot.store.history import (
 )
 from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapshot_text
 from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
-from bot.store.unreadable import UnreadableRows, due_at_of, read_each, set_aside
 from bot.store.usage import (
     USED_COLUMNS,
     Bound,

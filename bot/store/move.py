@@ -14,8 +14,8 @@ from bot.store import deliveries, jobs
 from bot.store.database import DatabaseError, DatabaseInUse
 from bot.store.engines import shown
 from bot.store.migrate import MOVED, Table, steps_in_sqlite, tables
-from bot.store.postgres import OWN_PATH, connect_as_command, migrate_postgres
-from bot.store.postgres_inspection import translated_postgres
+from bot.store.postgres.engine import OWN_PATH, connect_as_command, migrate_postgres
+from bot.store.postgres.inspection import translated_postgres
 from bot.store.sqlite import refuse_mixed
 from bot.store.sqlite_file import FileLock, check_file, connect, translated
 

@@ -19,7 +19,7 @@ from bot.store.database import (
     optional_moment,
     to_ms,
 )
-from bot.store.unreadable import UnreadableRows, number, read_each, reading, text
+from bot.store.due import UnreadableRows, number, read_each, reading, text
 
 _NEVER: Final = -1
 """Before the first revision."""

@@ -28,7 +28,7 @@ from bot.store.database import (
     span_ms,
     to_ms,
 )
-from bot.store.unreadable import UnreadableRows, number, read_each, reading, text
+from bot.store.due import UnreadableRows, number, read_each, reading, text
 
 _NO_LIMIT: Final = 1_000_000_000
 _KEPT_DAYS: Final = timedelta(days=8)

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from bot.slack.buttons import APPROVE, DECLINE
+from bot.slack.views.buttons import APPROVE, DECLINE
 from sandbox.driver import Person
 from sandbox.form import ClientRefusal
 from sandbox.slack_objects import Message

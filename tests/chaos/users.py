@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import aiohttp
 
-from bot.slack.buttons import ANSWER_EACH, CANCEL_ALL, CREATE_AGAIN, GIVE_UP, HAVE_ID
+from bot.slack.views.buttons import ANSWER_EACH, CANCEL_ALL, CREATE_AGAIN, GIVE_UP, HAVE_ID
 from sandbox.driver import Modal, Person
 from sandbox.form import ClientRefusal
 from sandbox.scenarios import Echo

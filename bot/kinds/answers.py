@@ -1,0 +1,261 @@
+"""What the service's answers have in common: lenient models, and times in several formats.
+
+How they differ from its interface is found, counted and logged here too.
+"""
+
+import contextlib
+import html
+import logging
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from bot.errors import OutsideError
+from bot.kinds import Comparison, Kind, Unreadable
+from bot.log import reference, word
+from bot.masking import MASKED
+from bot.metrics import Metrics
+from bot.model import Job, Snapshot
+from bot.service.errors import reason_in
+
+_PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
+# In characters. Longer texts are cut.
+_MAX_TEXT: Final = 10_000
+MAX_ID: Final = 200
+"""Of the id of a resource: a longer one is ignored where it is read, and refused where typed."""
+# Our clock may be wrong, and the service's times may have no zone.
+_CLOCKS_DIFFER: Final = timedelta(days=2)
+
+
+def text_of(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return a text in a form that can be stored and sent on; "" for a value of another type.
+
+    JSON can hold lone surrogates, left where a text was cut: they become "?".
+    """
+    if not isinstance(value, str):
+        return ""
+    return value[:_MAX_TEXT].encode(errors="replace").decode().strip()
+
+
+Text = Annotated[str, BeforeValidator(text_of)]
+"""A field that may be null, missing, empty or of another type: then it is ""."""
+
+
+def id_of(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return an id; a number becomes its digits, and what cannot be one, or held a secret, ""."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    found = str(value) if number else text_of(value)
+    fits = len(found) <= MAX_ID and found.isprintable() and MASKED not in found
+    return found if fits else ""
+
+
+Id = Annotated[str, BeforeValidator(id_of)]
+"""An id, as ``id_of`` reads it."""
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text, in one case, for comparing it with another.
+
+    Services are known to change quotes, case and spaces, and to escape for HTML.
+    """
+    folded = unicodedata.normalize("NFKC", html.unescape(text)).casefold()
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", folded)))
+
+
+def same_words(one: str, other: str) -> bool:
+    """Return whether two texts have the same letters and digits, and any at all."""
+    found = letters(one)
+    return bool(found) and found == letters(other)
+
+
+_REASONS: Final = (
+    *("status_details", "error_message", "error_details", "errors", "error"),
+    *("failure_reason", "reason", "message"),
+)
+
+
+def reason_of(answer: Mapping[str, Any]) -> str:
+    """Return why something failed, from a field that is not the one of the interface document."""
+    found = (text_of(reason_in(answer.get(name))) for name in _REASONS)
+    return next(filter(None, found), "")
+
+
+def compare_with_job(kind: Kind, job: Job, snapshot: Snapshot) -> Comparison:
+    """Compare what the service has with a job: what is older than the job is something else."""
+    created_at = moment(snapshot.facts.get("created_at", ""))
+    if created_at is not None and created_at < job.created_at - _CLOCKS_DIFFER:
+        return Comparison.DIFFERENT
+    return kind.compare(job.params, snapshot)
+
+
+class Answer(BaseModel):
+    """An answer of the service: an object with some known fields; others are ignored."""
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, hide_input_in_errors=True, defer_build=True
+    )
+
+    @classmethod
+    def of(cls, answer: Any) -> Self:  # noqa: ANN401 - any JSON
+        """Return the answer as a model.
+
+        Raises:
+            Unreadable: it is not an object.
+        """
+        try:
+            return cls.model_validate(answer)
+        except ValidationError as error:
+            raise Unreadable("the answer is not the object that was expected") from error
+
+    def facts(self, *names: str) -> Mapping[str, str]:
+        """Return the named fields that are not empty."""
+        return {name: value for name in names if (value := getattr(self, name))}
+
+
+def moment(text: str) -> datetime | None:
+    """Return a time of the service in UTC; None if it cannot be parsed.
+
+    Formats that were seen: ISO 8601 with and without a zone (taken as UTC), and HTTP dates.
+    """
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            found = parse(text)
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def progress(text: str) -> tuple[int, int] | None:
+    """Return (done, total) from a progress such as "3/10"; None for anything else."""
+    found = _PROGRESS.fullmatch(text)
+    if found is None:
+        return None
+    done, total = int(found[1]), int(found[2])
+    return (done, total) if 0 <= done <= total and total > 0 else None
+
+
+# ── How answers differ from the interface ─────────────────────────────────────────────────────────
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class DriftType(StrEnum):
+    """What differs."""
+
+    UNKNOWN_STATUS = "unknown_status"
+    """A status that is in no list: it counts as unfinished."""
+    MISSING_FIELD = "missing_field"
+    """A promised field is not there."""
+    RENAMED_FIELD = "renamed_field"
+    """The id is there under an alias."""
+    NEW_FIELD = "new_field"
+    """A field that was never seen."""
+    OTHER_TYPE = "other_type"
+    """A promised field is no text: it counts as empty, or a number as its digits."""
+    ODD_TIME = "odd_time"
+    """A time in a format that was never seen."""
+    UNREADABLE = "unreadable"
+    """An answer that cannot be used at all."""
+
+
+_EVENTS: Final = {
+    DriftType.UNKNOWN_STATUS: "the service uses an unknown status",
+    DriftType.MISSING_FIELD: "the service leaves out a field",
+    DriftType.RENAMED_FIELD: "the service has renamed a field",
+    DriftType.NEW_FIELD: "the service sends a new field",
+    DriftType.OTHER_TYPE: "the service sends a field of another type",
+    DriftType.ODD_TIME: "the service sends a time that cannot be read",
+    DriftType.UNREADABLE: "the service sends an answer that cannot be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference."""
+
+    type: DriftType
+    field: str = ""
+    """The name of the field, or the unknown status: one short word, or "other"."""
+
+
+def drift_in(kind: Kind, answer: Any, *, created: bool) -> Iterator[Drift]:  # noqa: ANN401 - any JSON
+    """Yield how the answer to a create call or a read differs. null counts as a value."""
+    if not isinstance(answer, dict):
+        return
+    promised = kind.promised_created if created else kind.promised_read
+    alias = next((name for name in kind.id_aliases if answer.get(name)), None)
+    for name in sorted(promised - answer.keys()):
+        if name != kind.id_field or alias is None:
+            yield Drift(DriftType.MISSING_FIELD, name)
+        else:
+            yield Drift(DriftType.RENAMED_FIELD, alias)
+    known = promised | kind.promised_read | kind.seen_fields | set(kind.id_aliases)
+    for name in answer.keys() - known:
+        yield Drift(DriftType.NEW_FIELD, word(str(name)))
+    for name in promised & answer.keys():
+        yield from _drift_of_value(name, answer[name])
+
+
+def _drift_of_value(name: str, value: object) -> Iterator[Drift]:
+    if name == "data":
+        if not isinstance(value, Mapping | None):
+            yield Drift(DriftType.OTHER_TYPE, name)
+    elif not isinstance(value, str | None):
+        yield Drift(DriftType.OTHER_TYPE, name)
+    elif value and name.endswith("_at") and moment(value) is None:
+        yield Drift(DriftType.ODD_TIME, name)
+
+
+class DriftLog:
+    """Counts each difference as a metric, and logs the first of each type about each kind."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._logged: set[tuple[str, DriftType]] = set()
+
+    def compare(self, kind: Kind, answer: Any, *, created: bool) -> None:  # noqa: ANN401 - any JSON
+        """Note how the answer to a create call or a read differs from what is promised."""
+        try:
+            for drift in drift_in(kind, answer, created=created):
+                self.note(kind.name, drift)
+        except Exception:  # noqa: BLE001 - the answer may be that of a paid call: it goes on
+            _LOG.exception("an answer could not be compared", extra={"reference": reference()})
+
+    @contextlib.contextmanager
+    def watching(self, kind: Kind) -> Iterator[None]:
+        """Note an answer that cannot be read, and raise what it leads to."""
+        try:
+            yield
+        except (OutsideError, Unreadable) as error:
+            if isinstance(error, Unreadable) or _is_unreadable(error):
+                self.note(kind.name, Drift(DriftType.UNREADABLE))
+            raise
+
+    def note(self, kind: str, drift: Drift) -> None:
+        """Note one difference in an answer about a kind."""
+        self._metrics.drifted(kind, drift.type.value)
+        if (kind, drift.type) in self._logged:
+            return
+        self._logged.add((kind, drift.type))
+        about = "status" if drift.type is DriftType.UNKNOWN_STATUS else "field"
+        # A further field does no harm.
+        level = logging.INFO if drift.type is DriftType.NEW_FIELD else logging.WARNING
+        _LOG.log(level, _EVENTS[drift.type], extra={"kind": kind, about: drift.field})
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Return whether an answer came that is no JSON."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ValueError | RecursionError):
+            return True
+        found = found.__cause__
+    return False

@@ -1,0 +1,229 @@
+"""Fetches a finished video, to show it in Slack: from the hosts that the operator listed alone.
+
+A link of the service's may lead anywhere. It is followed over https, to public addresses: what
+counts is the address that is connected to, whatever a name resolves to
+(https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html).
+Behind a proxy, the proxy connects, and decides about addresses. A host of this machine is called as
+it is, where it is listed.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import struct
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from errno import EACCES
+from http import HTTPStatus
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import IO, Any, Final, TypeAlias
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from bot.errors import OutsideError, Refused, Unavailable
+from bot.links import is_public
+from bot.service.errors import translated
+from bot.setting_values import is_loopback
+
+_MAX_REDIRECTS: Final = 3
+_READ_BYTES: Final = 1024 * 1024
+_HTTPS: Final = 443
+_LATER: Final = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+# ISO/IEC 14496-12, 4.2: a box begins with its length in 32 bits and its type; a length of 1 is
+# followed by one in 64 bits, and one of 0 lasts to the end of the file.
+_BOX: Final = struct.Struct(">I4sQ")
+_SHORT_HEADER: Final = 8
+_MAX_BOXES: Final = 100_000
+_FIRST: Final = b"ftyp"
+_INDEX: Final = b"moov"
+
+_Address: TypeAlias = IPv4Address | IPv6Address
+
+
+class VideoSource:
+    """Fetches videos from ``hosts``; one that begins with ``*.`` stands for all hosts below it.
+
+    ``proxy_for`` returns the proxy for calls to an address, or None.
+    """
+
+    def __init__(
+        self, hosts: Collection[str], proxy_for: Callable[[str], str | None], max_bytes: int
+    ) -> None:
+        self._hosts = frozenset(hosts)
+        self._proxy_for = proxy_for
+        self._max_bytes = max_bytes
+
+    async def fetch(self, link: str, file: IO[bytes]) -> int:
+        """Write the MP4 that a link leads to into an empty file; return its size in bytes.
+
+        Raises:
+            Refused: it must not be called, or is nothing that can be shown.
+            Unavailable: it may be there later.
+        """
+        with _translated():
+            url: httpx.URL | None = httpx.URL(link)
+            for _ in range(1 + _MAX_REDIRECTS):
+                assert url is not None  # noqa: S101 - it redirected
+                url = await self._fetch(url, file)
+                if url is None:
+                    break
+            else:
+                raise Refused("its link redirects too often", code="redirects")
+        size = file.tell()
+        if not await asyncio.to_thread(_is_whole, file, size):
+            raise Unavailable("it is no whole MP4")
+        file.seek(0)
+        return size
+
+    async def _fetch(self, url: httpx.URL, file: IO[bytes]) -> httpx.URL | None:
+        """Write what is at an address into a file; return where it redirects to instead."""
+        async with self._client(url) as client, client.stream("GET", url) as response:
+            if response.has_redirect_location:
+                return url.join(response.headers["location"])
+            if response.status_code != HTTPStatus.OK:
+                raise _failure(response.status_code)
+            self._check_size(int(response.headers.get("content-length", 0)))
+            async for chunk in response.aiter_raw(_READ_BYTES):
+                if not file.tell() and chunk[4:_SHORT_HEADER] != _FIRST:
+                    raise Refused("it is no MP4", code="type")
+                self._check_size(file.tell() + len(chunk))
+                await asyncio.to_thread(_write, file, chunk)
+        return None
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise Refused(f"it has more than {self._max_bytes // 1_000_000} MB", code="size")
+
+    def _client(self, url: httpx.URL) -> httpx.AsyncClient:
+        """Return a client for one address.
+
+        Raises:
+            Refused: it must not be called.
+        """
+        host = url.raw_host.decode("ascii").lower()
+        above = {f"*{host[at:]}" for at, letter in enumerate(host) if letter == "."}
+        if not self._hosts & {host, *above}:
+            raise Refused(
+                f"its host {host} is not in MEDIA_HOSTS: add it if you trust it", code="host"
+            )
+        if is_loopback(host):
+            return _client(lambda address: address.is_loopback)
+        if url.scheme != "https" or (url.port or _HTTPS) != _HTTPS or url.userinfo:
+            raise Refused(f"its link to {host} is not plain https", code="scheme")
+        proxy = self._proxy_for(str(url))
+        return _client(is_public) if proxy is None else _client(None, proxy)
+
+
+class _AddressRefused(OSError):
+    """An address that must not be connected to."""
+
+
+def _client(
+    is_allowed: Callable[[_Address], bool] | None, proxy: str | None = None
+) -> httpx.AsyncClient:
+    """Return a client that connects only to what ``is_allowed``; None for the proxy alone."""
+
+    def open_socket(found: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, _, place = found
+        if is_allowed is not None and not is_allowed(ip_address(place[0].partition("%")[0])):
+            raise _AddressRefused(EACCES, "its host has no public address")
+        return socket.socket(family, kind, protocol)
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(force_close=True, socket_factory=open_socket),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=proxy,
+    )
+    # Not used: see bot/service/client.py.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.AsyncClient(
+        transport=AiohttpTransport(client=session, verify=context),
+        headers={"accept": "video/mp4", "accept-encoding": "identity"},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        follow_redirects=False,
+        timeout=None,  # noqa: S113 - the caller limits the whole
+        trust_env=False,
+    )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise ``Refused`` or ``Unavailable`` in place of what a call raises."""
+    try:
+        with translated():
+            yield
+    except Refused:
+        raise
+    except OutsideError as error:
+        if not error.cause:
+            raise
+        found: BaseException | None = error
+        while found is not None:
+            if isinstance(found, _AddressRefused):
+                raise Refused("its host has no public address", code="address") from error
+            found = found.__cause__
+        raise Unavailable(f"its host does not answer ({error.cause})", cause=error.cause) from error
+
+
+def _failure(status: int) -> OutsideError:
+    said = f"its host answers {status}"
+    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Unavailable(said)
+    return Refused(said, code=str(status))
+
+
+def temporary_file() -> IO[bytes]:
+    """Return an empty file that no other process can open, and that is gone with this one.
+
+    Raises:
+        Refused: none can be written.
+    """
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        raise _no_file(error) from error
+
+
+def reader_of(file: IO[bytes]) -> IO[bytes]:
+    """Return another object that reads a file from its beginning, and is closed apart from it."""
+    reader = os.fdopen(os.dup(file.fileno()), "rb")
+    reader.seek(0)
+    return reader
+
+
+def _write(file: IO[bytes], chunk: bytes) -> None:
+    try:
+        file.write(chunk)
+    except OSError as error:
+        raise _no_file(error) from error
+
+
+def _no_file(error: OSError) -> Refused:
+    return Refused(f"no temporary file can be written: {error.strerror}", code="disk")
+
+
+def _is_whole(file: IO[bytes], size: int) -> bool:
+    """Return whether the boxes of a file end where it ends, and its index is among them.
+
+    A download may be cut off where the length of the answer says nothing of it.
+    """
+    at, kinds = 0, set()
+    for _ in range(_MAX_BOXES):
+        if at >= size:
+            break
+        file.seek(at)
+        header = file.read(_BOX.size)
+        if len(header) < _SHORT_HEADER:
+            return False
+        length, kind, long_length = _BOX.unpack(header.ljust(_BOX.size, b"\0"))
+        length = long_length if length == 1 else length or size - at
+        if length < _SHORT_HEADER:
+            return False
+        kinds.add(kind)
+        at += length
+    return at == size and _INDEX in kinds

@@ -1,0 +1,1 @@
+"""What people can do in Slack: one module per feature, each with its listeners."""

@@ -1,0 +1,654 @@
+"""What the forms of all kinds share: fields, metadata, and storing what is submitted.
+
+The workspace's replicas are here as users pick them: their labels, and whether they can be used.
+"""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+from pydantic import AliasPath, Field
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.errors import OutsideError, Refused, Unavailable
+from bot.kinds import Kind, Unreadable
+from bot.links import only_hosts
+from bot.model import Job, Request, Snapshot, Verdict
+from bot.service.errors import UNKNOWN_ID
+from bot.setting_values import MAX_BOX
+from bot.slack.client import is_slacks
+from bot.slack.context import HandlerContext, general_error
+from bot.slack.errors import translated
+from bot.slack.payloads import (
+    BlockAction,
+    InvalidPayload,
+    Payload,
+    PrivateMetadata,
+    Shares,
+    View,
+    ViewSubmission,
+    is_plain_text,
+)
+from bot.slack.views.approval import NOBODY_TO_APPROVE
+from bot.slack.views.blocks import MAX_QUOTES, Json, cut, element, modal, one_line, quotes, section
+from bot.slack.views.blocks import field as form_field
+from bot.slack.views.card import KEY_REFUSED
+from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
+from bot.slack.views.presenters import CONTACT_OPERATOR
+from bot.store import (
+    AlreadyRequested,
+    Bound,
+    DatabaseError,
+    KnownReplica,
+    LimitReached,
+    Limits,
+    NobodyToApprove,
+    NotAllowed,
+    Viewer,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+_MAX_NAME: Final = 36
+_MAX_ID: Final = 20
+_VERDICTS: Final = {Verdict.GOING: "training", Verdict.FAILED: "can't be used"}
+
+
+def replica_label(replica: KnownReplica) -> str:
+    """Return name, id and state in at most 75 characters, for the picker and for lists."""
+    parts = [
+        cut(one_line(replica.name), _MAX_NAME),
+        cut(replica.id, _MAX_ID) if replica.name else "",
+    ]
+    if not replica.name:
+        parts = [cut(replica.id, _MAX_NAME + _MAX_ID)]
+    if replica.verdict in _VERDICTS:
+        parts.append(_VERDICTS[replica.verdict])
+    return " · ".join(filter(None, parts))
+
+
+def unexplained_failure(status: str) -> str:
+    """Return why a replica cannot be used if the service gives no reason."""
+    if status.casefold() == "deleted":
+        return "it was deleted at the video service"
+    return f"the video service calls it “{cut(one_line(status), _MAX_ID)}” and doesn't say why"
+
+
+def known_from(snapshot: Snapshot) -> KnownReplica:
+    """Return a replica as the service just described it."""
+    return KnownReplica(
+        snapshot.remote_id,
+        snapshot.facts.get("replica_name", ""),
+        snapshot.status,
+        snapshot.verdict,
+        snapshot.reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaCheck:
+    """Whether a video with a replica can be requested."""
+
+    error: str | None = None
+    """Why not, as a sentence for the form."""
+    found: Snapshot | None = None
+    """What the service just said about a replica that the picker does not offer yet."""
+
+
+async def read_replica(
+    ctx: HandlerContext, kind: Kind, replica_id: str, deadline: float
+) -> Snapshot:
+    """Read a replica from the service. One that it does not know is no longer offered.
+
+    Args:
+        ctx: the bot's parts.
+        kind: its kind.
+        replica_id: its id.
+        deadline: when to stop waiting, by the event loop's clock.
+
+    Raises:
+        Refused: the service does not know it, or does not accept our key.
+        Unavailable: the service cannot be asked now.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            answer = await ctx.service.read(kind.path, replica_id)
+        return kind.read(answer, replica_id)
+    except Refused as error:
+        if error.code in UNKNOWN_ID:
+            await ctx.store.replicas.forget(replica_id)
+        raise
+    except TimeoutError as error:
+        raise Unavailable("The video service didn't answer in time.") from error
+    except Unreadable as error:
+        raise Unavailable("The video service's answer couldn't be read.") from error
+
+
+def learn_later(ctx: HandlerContext, snapshot: Snapshot) -> None:
+    """Store what the service said about a replica, while nobody waits for that."""
+    ctx.background.spawn(_learn(ctx, snapshot))
+
+
+async def _learn(ctx: HandlerContext, snapshot: Snapshot) -> None:
+    try:
+        await ctx.store.replicas.learn(snapshot, ctx.clock.now())
+    except DatabaseError as error:
+        _LOG.warning("a replica was not stored", extra={"reason": str(error)})
+
+
+async def check_used(
+    ctx: HandlerContext, kind: Kind, params: Mapping[str, str], deadline: float
+) -> ReplicaCheck:
+    """Check by ``deadline`` whether a job with ``params`` can be requested with what it uses.
+
+    It can with one in training: the video waits for it. It can also if the service does not say
+    in time: the create call will show it.
+    """
+    used = kind.uses(params)
+    if used is None:
+        return ReplicaCheck()
+    used_kind, replica_id = ctx.kinds[used[0]], used[1]
+    known, now = ctx.store.replicas.get(replica_id), ctx.clock.now()
+    if known is not None and known.read_at is not None:
+        age = abs(now - known.read_at)
+        if age <= ctx.timings.replica_max_age:
+            return ReplicaCheck(_unusable(known))
+    try:
+        snapshot = await read_replica(ctx, used_kind, replica_id, deadline)
+    except Refused as error:
+        if error.code not in UNKNOWN_ID:
+            return ReplicaCheck()
+        reason = _one_sentence(error.reason)
+        return ReplicaCheck(f"The video service can't find this replica. It says: {reason}")
+    except OutsideError:
+        return ReplicaCheck()
+    if known is None or known.deleted:
+        return ReplicaCheck(_unusable(snapshot), snapshot)
+    learn_later(ctx, snapshot)
+    return ReplicaCheck(_unusable(snapshot))
+
+
+def _unusable(replica: KnownReplica | Snapshot) -> str | None:
+    if replica.verdict is not Verdict.FAILED:
+        return None
+    reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
+    return f"This replica can't be used: {reason}"
+
+
+def _one_sentence(reason: str) -> str:
+    return cut(one_line(only_hosts(reason)), 200)
+
+
+# ── Forms ─────────────────────────────────────────────────────────────────────────────────────────
+
+Metadata = Mapping[str, Any]
+"""A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
+
+_NOTE: Final = "note"
+_NO_FIELDS: Final[frozenset[str]] = frozenset()
+_OTHER_VERSION: Final = (
+    "I was updated while this form was open. Please check what is in it, and send it again."
+)
+_MAX_METADATA: Final = 3000  # characters
+# With a user's id, it would be posted to that user as a direct message.
+_CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
+# The menu offers no other: a direct message may be somebody else's.
+_CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}", re.ASCII)
+_KEY_REFUSED: Final = (
+    f"{KEY_REFUSED} at the moment, so nothing can be created. {CONTACT_OPERATOR} "
+    "What you entered stays here."
+)
+
+
+SCOPE: Final = "files:read"
+_MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
+_MAX_MARK: Final = 3  # bytes of a byte order mark
+_NOT_READ: Final = "I couldn't read the file from Slack. Please try again, or paste the script."
+_NOT_YOURS: Final = "That file isn't yours. Please add a copy of your own, or paste the script."
+_NOT_YOUR_RETRY: Final = (
+    "Only the person who asked or an admin can retry this. What you entered stays here."
+)
+_NOT_TEXT: Final = "This isn't a plain text file. Save the script as text in UTF-8 (.txt)."
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a submitted form asks for, once it has been checked."""
+
+    kind: str
+    params: Mapping[str, str]
+    deadline: float
+    """When to stop waiting for the service, by the event loop's clock."""
+    limits: Limits
+    """What was in force shortly before; it is checked again when the job is stored."""
+    used: Snapshot | None = None
+    """What the service said about a replica that is not offered yet: it is from now on."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with it, by the id of the field; then it is not stored."""
+    fingerprint: str | None = None
+    """As in ``Request``."""
+    offer: Callable[[Job], Json] | None = None
+    """Returns the form with a job on top that has asked for the same."""
+
+
+class _Metadata(PrivateMetadata):
+    channel: str = Field(pattern=f"^({_CONVERSATION.pattern})?$")
+    """"" for a form that was opened in no conversation."""
+    thread_ts: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+$")
+    name: str = ""
+    script_of: str | None = None
+    script_file: str | None = None
+    script_ts: str | None = None
+    """The message in ``channel`` that has the file, if it may be another person's."""
+    links: dict[str, str] = Field(default_factory=dict)
+    warned: list[str] = Field(default_factory=list)
+    retry_of: str | None = None
+    anew: str | None = None
+    """The fingerprint of what the person was told that there is, and may ask for all the same."""
+
+
+def metadata_of(view: View) -> dict[str, Any]:
+    """Return a form's metadata.
+
+    Raises:
+        InvalidPayload: it is not that of one of our forms.
+    """
+    return view.metadata(_Metadata).model_dump(exclude_unset=True)
+
+
+def is_of_other_version(
+    view: View, always: frozenset[str], sometimes: frozenset[str] = _NO_FIELDS
+) -> bool:
+    """Return whether another version of the bot drew a form: with other fields, or metadata.
+
+    Args:
+        view: the form.
+        always: the ids of the fields that this version always draws.
+        sometimes: those of the others that it may draw.
+    """
+    if readable_metadata(view) is None:
+        return True
+    there = {name for block in view.blocks if isinstance(name := block.get("block_id"), str)}
+    return not (always <= there and view.fields().keys() <= always | sometimes)
+
+
+def readable_metadata(view: View) -> dict[str, Any] | None:
+    """Return a form's metadata; None if they are not those of one of our forms."""
+    with suppress(InvalidPayload):
+        return metadata_of(view)
+    return None
+
+
+async def ack_other_version(
+    ack: AsyncAck, view: View, draw: Callable[[Metadata, str], Json]
+) -> None:
+    """Replace a form of another version by this one's, with all that was entered.
+
+    What was entered in fields that are no longer there is shown, to be copied. ``draw`` returns the
+    form with these metadata, under a note.
+    """
+    fields, metadata = view.fields(), readable_metadata(view) or {"channel": ""}
+    if (file := fields.pop("script_file", None)) is not None:  # such a field cannot be filled in
+        metadata["script_file"] = file
+    drawn = draw(metadata, _OTHER_VERSION)
+    there = {block.get("block_id") for block in drawn["blocks"]}
+    rest = "\n".join(text for name, text in fields.items() if name not in there)
+    lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
+    note, *blocks = drawn["blocks"]
+    await ack(response_action="update", view={**drawn, "blocks": [note, *lost, *blocks]})
+
+
+def fits_in_metadata(metadata: Metadata) -> bool:
+    """Return whether Slack takes ``metadata``: https://docs.slack.dev/reference/views/modal-views."""
+    return len(json.dumps(dict(metadata))) <= _MAX_METADATA
+
+
+def drawn_fields(view: View) -> dict[str, str]:
+    """Return what is filled in, for the same form drawn again: a place that was cleared as ""."""
+    return {"where": "", **view.fields()}
+
+
+def note_of(view: View) -> str:
+    """Return the note on top of a form."""
+    for block in view.blocks:
+        text = block.get("text")
+        if block.get("block_id") == _NOTE and isinstance(text, dict):
+            return str(text.get("text", ""))
+    return ""
+
+
+def retention_note(job: Job) -> str:
+    """Return the note of a form that retries a job, if what was entered has been erased."""
+    return (
+        "What was entered has been erased because of its age. Please fill in the form again."
+        if job.erased
+        else ""
+    )
+
+
+def place_to_retry(job: Job, action: BlockAction) -> Mapping[str, str]:
+    """Return what is filled in for where to post: nothing if the person may not see that place."""
+    is_seen = action.user == job.user or action.channel == job.channel
+    return {"where": job.channel} if is_seen and job.channel.startswith(("C", "G")) else {}
+
+
+def form(
+    callback_id: str,
+    title: str,
+    *,
+    submit: str,
+    metadata: Metadata,
+    blocks: list[Json],
+    note: str = "",
+) -> Json:
+    """Return a form with its fields, and a note on top if there is one."""
+    if note:
+        blocks = [section(note, block_id=_NOTE), *blocks]
+    return modal(
+        callback_id,
+        title,
+        submit=submit,
+        close="Cancel",
+        private_metadata=json.dumps(dict(metadata)),
+        blocks=blocks,
+    )
+
+
+def text_field(
+    name: str, label: str, hint: str, value: str | None, longest: int, *, placeholder: str
+) -> Json:
+    """Return a field for a line of text that may be left empty."""
+    line = element(
+        "plain_text_input", name, initial_value=value, max_length=longest, placeholder=placeholder
+    )
+    return form_field(name, label, line, hint=hint, optional=True)
+
+
+def link_field(
+    name: str, label: str, hint: str, value: str | None, *, optional: bool = False
+) -> Json:
+    """Return a field for a link."""
+    link = element("url_text_input", name, initial_value=value, placeholder="https://")
+    return form_field(name, label, link, hint=hint, optional=optional)
+
+
+def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
+    """Return the field for where to post: this channel, unless another or none ("") is chosen.
+
+    It lists channels alone: a filter that lets the app's own direct message through lets everyone's
+    through, where the bot cannot post. So that one is meant where nothing is chosen, as when the
+    form was opened in it, or the chosen channel is none that this person sees.
+    https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
+    """
+    conversation = element(
+        "conversations_select",
+        "where",
+        initial_conversation=chosen,
+        default_to_current_conversation=chosen is None,
+        filter=ctx.access.conversation_filter,
+        placeholder="In a direct message to you",
+    )
+    hint = "I'll post updates in this channel. Leave it empty to get them as a direct message."
+    return form_field("where", "Where to post", conversation, hint=hint, optional=True)
+
+
+def _place(submission: ViewSubmission) -> str:
+    """Return where to post: the person's id stands for the app's direct message with them."""
+    chosen = submission.view.fields().get("where")
+    metadata = metadata_of(submission.view)
+    if chosen is None and metadata.get("thread_ts") and metadata["channel"].startswith("D"):
+        return str(metadata["channel"])
+    return chosen or submission.user
+
+
+async def _place_refusal(
+    ctx: HandlerContext, submission: ViewSubmission, channel: str, request: JobRequest
+) -> str | None:
+    chosen = submission.view.fields().get("where")
+    if chosen is not None and not _CHANNEL.fullmatch(chosen):
+        return "I can't post there. Please choose another channel."
+    not_allowed = await ctx.access.channel_refusal(request.limits, channel, request.deadline)
+    return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
+
+
+async def ack_errors(ack: AsyncAck, view: View, errors: Mapping[str, str]) -> None:
+    """Keep the modal open, with a sentence under each field that is wrong.
+
+    Slack takes no sentence about a field that is not there, as in a form of another version: it is
+    under the first one.
+    """
+    there = [name for block in view.blocks for name in errors if block.get("block_id") == name]
+    shown = {name: errors[name] for name in there}
+    if others := " ".join(text for name, text in errors.items() if name not in shown):
+        await ack(**general_error(view.blocks, "Not saved", others, shown))
+    else:
+        await ack(response_action="errors", errors=shown)
+
+
+async def _ack_general_error(
+    ack: AsyncAck, view: View, text: str, errors: Mapping[str, str] | None = None
+) -> None:
+    """Keep the modal open, with a sentence that is about no field in particular, and the errors."""
+    await ack(**general_error(view.blocks, "Not created", text, errors))
+
+
+async def submit_job(
+    ctx: HandlerContext,
+    ack: AsyncAck,
+    submission: ViewSubmission,
+    request: JobRequest,
+    redraw: Callable[[str], Json],
+) -> None:
+    """Store what a form asks for, and acknowledge.
+
+    A form that was submitted before, and has been changed since, opens again under a note:
+    ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
+    If the same was asked for recently, where the person may see it, the form offers that first.
+    """
+    view, metadata = submission.view, metadata_of(submission.view)
+    channel, errors = _place(submission), dict(request.errors)
+    if not_there := await _place_refusal(ctx, submission, channel, request):
+        errors["where"] = not_there
+    limits, kind, user = request.limits, request.kind, submission.user
+    not_allowed = await ctx.access.asking_refusal(limits, kind, user, request.deadline)
+    if request.errors or (
+        (errors or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
+    ):
+        if not_allowed:
+            text = f"{not_allowed} What you entered stays here."
+            await _ack_general_error(ack, view, text, errors)
+        else:
+            await ack_errors(ack, view, errors)
+        return
+    retry_of = metadata.get("retry_of")
+    refusal = await _refusal(ctx, user, retry_of, request.deadline)
+    if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
+        await _ack_general_error(ack, view, refusal)
+        return
+    job = await _stored(ctx, ack, submission, request, channel)
+    if job is None:
+        return
+    if (job.params, job.channel) != (request.params, channel):
+        noun = ctx.presenters[request.kind].noun
+        note = (
+            "You've already submitted this form. "
+            f"Submitting it again with your changes creates a second {noun}."
+        )
+        if retry_of is not None:
+            note = f"This has already been retried. Submitting this creates another {noun}."
+        await ack(response_action="push", view=redraw(note))
+        return
+    if request.used is not None:
+        learn_later(ctx, request.used)
+    if view.root_view_id not in {"", view.id}:
+        await ack(response_action="clear")
+    else:
+        await ack()
+
+
+async def _stored(
+    ctx: HandlerContext,
+    ack: AsyncAck,
+    submission: ViewSubmission,
+    request: JobRequest,
+    channel: str,
+) -> Job | None:
+    """Store a request and return its job; if it is not stored, acknowledge with the reason."""
+    view, metadata, now = submission.view, metadata_of(submission.view), ctx.clock.now()
+    asked = Request(
+        key=view.id,
+        kind=request.kind,
+        params=request.params,
+        user=submission.user,
+        channel=channel,
+        thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
+        retry_of=metadata.get("retry_of"),
+        fingerprint=request.fingerprint,
+    )
+    viewer = None
+    if request.offer is not None and metadata.get("anew") != request.fingerprint:
+        sees_all = submission.user in ctx.admins
+        viewer = Viewer(metadata["channel"], sees_all=sees_all)
+    limits, deadline = request.limits, request.deadline
+    membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
+    submitting = ctx.store.jobs.submit(asked, now, viewer, membership.groups)
+    try:
+        return (await submitting).job
+    except AlreadyRequested as same:
+        assert request.offer is not None  # noqa: S101 - else nothing is looked for
+        await ack(response_action="update", view=request.offer(same.job))
+    except NotAllowed as outside:
+        who = await ctx.access.admin_names(deadline)
+        script = request.params.get("script", "")
+        error = bound_error(outside, script, membership, who)
+        await _ack_not_allowed(ack, view, outside.bound, error)
+    except NobodyToApprove:
+        await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
+    except LimitReached as reached:
+        who = await ctx.access.admin_names(deadline)
+        resets = resets_in_form(reached, ctx.access.zone(asked.user))
+        await _ack_general_error(ack, view, limit_sentence(reached, resets, who=who))
+    return None
+
+
+async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -> None:
+    """Keep the modal open, with a sentence about the bound that the request is not within."""
+    match bound:
+        case Bound.PERSON:
+            await _ack_general_error(ack, view, f"{text} What you entered stays here.")
+        case Bound.CHANNEL:
+            await ack_errors(ack, view, {"where": text})
+        case Bound.SCRIPT:
+            await ack_errors(ack, view, {"script": text})
+
+
+async def _refusal(
+    ctx: HandlerContext, user: str, retry_of: str | None, deadline: float
+) -> str | None:
+    """Return why nothing can be created, or not as a retry of the job with this id."""
+    if await _is_key_refused(ctx, deadline):
+        return _KEY_REFUSED
+    retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
+    is_theirs = retried is None or ctx.may_decide(user, retried)
+    return None if is_theirs else _NOT_YOUR_RETRY
+
+
+async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:
+    """Return whether the service refuses our key; at the deadline, what is known of it."""
+    if ctx.service.known_key_refusal is None:
+        return False
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await ctx.service.key_refusal() is not None
+    except TimeoutError:
+        return ctx.service.known_key_refusal is not None
+
+
+class UnreadableFile(Exception):
+    """A file is no script; ``str()`` is a sentence to show under its field."""
+
+
+class FileUnavailable(UnreadableFile):
+    """A file did not come from Slack, or not in time: it may come later."""
+
+
+class _File(Payload):
+    """The answer of files.info: https://docs.slack.dev/reference/methods/files.info."""
+
+    size: int = Field(validation_alias=AliasPath("file", "size"))
+    mimetype: str = Field(validation_alias=AliasPath("file", "mimetype"))
+    url: str = Field(validation_alias=AliasPath("file", "url_private_download"))
+    user: str = Field(default="", validation_alias=AliasPath("file", "user"))
+    shares: Shares = Field(default=Shares(), validation_alias=AliasPath("file", "shares"))
+
+
+def takes_files(ctx: HandlerContext, max_script: int) -> bool:
+    """Return whether a script may come in a file: where one may be longer than a field holds."""
+    return max_script > MAX_BOX and ctx.access.has_scope(SCOPE)
+
+
+async def read_script(
+    ctx: HandlerContext,
+    file: str,
+    max_script: int,
+    deadline: float,
+    *,
+    user: str,
+    message: tuple[str, str] | None = None,
+) -> str:
+    """Return the text of the file with this id, by ``deadline`` of the event loop's clock.
+
+    The bot's token may read more than the person who asks: it is used for a file of this ``user``
+    alone, or of a ``message``, by its channel and ``ts``, that they have chosen. A file that
+    certainly has more than ``max_script`` characters is not read.
+
+    Raises:
+        UnreadableFile: it is no plain text in UTF-8, too large, or somebody else's.
+        FileUnavailable: it did not come in time.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            async with translated(ctx.timings.call_timeout):
+                about = _File.model_validate((await ctx.client.files_info(file=file)).data)
+            channel, ts = message or ("", "")
+            if about.user != user and ts not in about.shares.messages(channel):
+                raise UnreadableFile(_NOT_YOURS)
+            return await _download(ctx, about, max_script)
+    # A link that is none is a ValueError, and so is an answer that cannot be read.
+    except (OutsideError, TimeoutError, ValueError, aiohttp.ClientError):
+        raise FileUnavailable(_NOT_READ) from None
+
+
+async def _download(ctx: HandlerContext, file: _File, max_script: int) -> str:
+    max_bytes = max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
+    too_large = UnreadableFile(
+        f"That file is too large. A script can have up to {max_script:,} characters."
+    )
+    if not is_plain_text(file.mimetype):
+        raise UnreadableFile(_NOT_TEXT)
+    if file.size > max_bytes:
+        raise too_large
+    if not is_slacks(file.url, ctx.client.base_url):
+        raise FileUnavailable(_NOT_READ)
+    headers = {"Authorization": f"Bearer {ctx.client.token}"}
+    async with ctx.session.get(file.url, headers=headers, allow_redirects=False) as answer:
+        # Without the permission, Slack answers with its sign-in page.
+        if answer.status != 200 or answer.content_type == "text/html":  # noqa: PLR2004 - OK
+            raise FileUnavailable(_NOT_READ)
+        content = b""
+        while len(content) <= max_bytes and (chunk := await answer.content.readany()):
+            content += chunk
+    if len(content) > max_bytes:
+        raise too_large
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableFile(_NOT_TEXT) from None
+    if "\0" in text:
+        raise UnreadableFile(_NOT_TEXT)
+    return text.replace("\r\n", "\n")

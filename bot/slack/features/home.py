@@ -1,0 +1,285 @@
+"""The Home tab: its listeners, what admins do in it, and when it is published."""
+
+import logging
+import re
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.errors import OutsideError, Refused, Unavailable
+from bot.slack.context import HandlerContext, general_error
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.features.forms import ack_errors, replica_label
+from bot.slack.features.limits import (
+    CALLBACK_ID,
+    Group,
+    block_id,
+    entered,
+    limits_form,
+    shown_in,
+)
+from bot.slack.features.video import open_create_form
+from bot.slack.open_homes import OpenHome
+from bot.slack.payloads import BlockAction, HomeOpened, Payload, ViewSubmission, read
+from bot.slack.views.blocks import Json
+from bot.slack.views.buttons import (
+    CHANGE_LIMITS,
+    CHOOSE_MONTH,
+    OPEN_CREATE,
+    OPEN_SPENDING,
+    TURN_PAGE,
+)
+from bot.slack.views.home import (
+    MAX_PAST,
+    MAX_QUESTIONS,
+    MAX_REPLICAS,
+    MONTH,
+    PAGE,
+    AdminContent,
+    Health,
+    HomeContent,
+    home_view,
+    month_named,
+    spending_modal,
+)
+from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
+
+_MAX_PAGE: Final = 10_000
+_LOG: Final = logging.getLogger(__name__)
+_ADMINS_ONLY: Final = (
+    "Only admins can change limits. Please ask one of them, or the person who runs this bot."
+)
+_GROUPS_SCOPE: Final = "usergroups:read"
+_NOT_SHOWN: Final = "Only admins can see this. Please ask one of them."
+
+
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners."""
+    app.action(OPEN_CREATE)(partial(create, ctx))
+    app.action(re.compile(f"^{TURN_PAGE}_"))(partial(turn_page, ctx))
+    app.event("app_home_opened")(partial(on_opened, ctx))
+    app.action(CHANGE_LIMITS)(partial(open_limits, ctx))
+    app.view(CALLBACK_ID)(partial(change_limits, ctx))
+    app.action(OPEN_SPENDING)(partial(open_spending, ctx))
+    app.action(CHOOSE_MONTH)(partial(choose_month, ctx))
+
+
+async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Have the tab published, beginning with the first page."""
+    opened = read(HomeOpened, body)
+    if opened.tab == "home":
+        await ctx.homes.open(opened.user)
+    await ack()
+
+
+async def turn_page(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Have another page of the person's requests published."""
+    action = read(BlockAction, body)
+    page = min(int(action.value), _MAX_PAGE) if re.fullmatch("[0-9]{1,6}", action.value) else 0
+    await ctx.homes.open(action.user, page)
+    await ack()
+
+
+async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the create form, which asks where to post."""
+    action = read(BlockAction, body)
+    error = await open_create_form(ctx, user=action.user, trigger_id=action.trigger_id)
+    if error is not None:
+        ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+class _Groups(Payload):
+    """The answer of usergroups.list, which comes whole: there are no pages.
+
+    https://docs.slack.dev/reference/methods/usergroups.list
+    """
+
+    usergroups: Sequence[Group]
+
+
+async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with the limits that are in force."""
+    action = read(BlockAction, body)
+    error: str | None = _ADMINS_ONLY
+    if action.user in ctx.admins:
+        in_force = await ctx.store.limits.fetch()
+        view = limits_form(in_force, await _groups(ctx))
+        error = await ctx.open_view(action.trigger_id, view)
+    if error is not None:
+        ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Have in force what an admin has changed in the form, or say why not."""
+    submission = read(ViewSubmission, body)
+    view, user = submission.view, submission.user
+    if user not in ctx.admins:
+        _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
+        await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
+        return
+    in_force = await ctx.store.limits.fetch()
+    filled, settings = entered(view, in_force), in_force.setting_values()
+    changes = {name: None if text == settings[name] else text for name, text in filled.items()}
+    try:
+        await ctx.store.limits.change(
+            changes, user, ctx.clock.now(), shown=shown_in(view), homes=ctx.admins
+        )
+    except InvalidLimits as error:
+        mistakes = {block_id(name, view): said for name, said in error.mistakes.items()}
+        await ack_errors(ack, view, mistakes)
+        return
+    except LimitsChanged as error:
+        drawn = limits_form(error.in_force, await _groups(ctx), filled, before=view)
+        await ack(response_action="update", view=drawn)
+        return
+    await ack()
+
+
+async def _groups(ctx: HandlerContext) -> Sequence[Group]:
+    """Return the user groups to choose from; none if Slack does not say them in time.
+
+    There are none without the scope, or in a plan without user groups.
+    """
+    if not ctx.access.has_scope(_GROUPS_SCOPE):
+        return ()
+    try:
+        async with translated(ctx.timings.message_timeout):
+            answer = await ctx.client.usergroups_list()
+            return _Groups.model_validate(answer.data).usergroups
+    except OutsideError as error:
+        _LOG.info("the user groups are not known", extra={"reason": error.reason})
+        return ()
+
+
+async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Show what everybody had created this month, with a menu of months."""
+    action = read(BlockAction, body)
+    error: str | None = _NOT_SHOWN
+    if action.user in ctx.admins:
+        now = ctx.clock.now()
+        view = spending_modal(await ctx.store.spending.of_month(now), now)
+        error = await ctx.open_view(action.trigger_id, view)
+    if error is not None:
+        ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Show another month."""
+    action = read(BlockAction, body)
+    if (view := action.view) is not None and action.user in ctx.admins:
+        now = ctx.clock.now()
+        month = month_named(view.fields().get(MONTH, ""), now)
+        shown = spending_modal(await ctx.store.spending.of_month(month), now)
+        try:
+            async with translated(ctx.timings.view_timeout):
+                await ctx.client.views_update(view_id=view.id, hash=view.hash, view=shown)
+        except OutsideError as error:
+            # Closed, or another month was chosen meanwhile.
+            _LOG.info("the spending could not be shown", extra={"reason": error.reason})
+    await ack()
+
+
+class HomePublisher:
+    """Publishes the Home tabs that are due.
+
+    One that fails is published with the next change, or when the tab is opened again.
+    """
+
+    def __init__(self, ctx: HandlerContext) -> None:
+        self._ctx = ctx
+        self._held_until: datetime | None = None
+
+    @property
+    def due(self) -> Alarm:
+        """Set when one may have become due."""
+        return self._ctx.homes.due
+
+    async def claim(self, limit: int, held: Collection[OpenHome] = ()) -> Claimed[OpenHome]:
+        """Return up to ``limit`` that are due; none while Slack asks to wait."""
+        if self._ctx.installation.is_uninstalled:
+            return Claimed()
+        if (held_until := self._wait_until()) is not None:
+            return Claimed(next_due=held_until)
+        return self._ctx.homes.claim(limit, held)
+
+    async def step(self, home: OpenHome) -> None:
+        """Publish a Home tab as it is now."""
+        timings = self._ctx.timings
+        try:
+            view = await self._view(home)
+            async with translated(timings.call_timeout):
+                await self._ctx.client.views_publish(user_id=home.user, view=view)
+        except Refused as error:
+            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE:
+                self._hold(timings.pause)
+            else:
+                _LOG.error("Slack refuses a Home tab", extra={"reason": error.reason})
+        except OutsideError as error:
+            if isinstance(error, Unavailable) and error.retry_after is not None:
+                self._hold(error.retry_after)
+                self._ctx.homes.change(home)
+        finally:
+            self._ctx.homes.published(home)
+
+    async def _view(self, home: OpenHome) -> Json:
+        ctx, store = self._ctx, self._ctx.store
+        found = await store.jobs.list_running_first(home.user, home.page * PAGE, PAGE + 1)
+        replicas = store.replicas.find("", "", MAX_REPLICAS)
+        is_admin = home.user in ctx.admins
+        questions = (
+            await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
+        )
+        content = HomeContent(
+            jobs=found[:PAGE],
+            page=home.page,
+            more=len(found) > PAGE,
+            replicas=[replica_label(each) for each in replicas],
+            retried=await store.jobs.list_retried([job.id for job in found]),
+            questions=questions,
+            to_approve=await store.jobs.list_to_approve(home.user, MAX_QUESTIONS),
+            admin=await self._admin_content() if is_admin else None,
+        )
+        return home_view(content, ctx.presenters, ctx.command)
+
+    async def _admin_content(self) -> AdminContent:
+        store = self._ctx.store
+        in_force = await store.limits.fetch()
+        return AdminContent(
+            health=await self._health(in_force.limits),
+            spending=await store.spending.of_month(self._ctx.clock.now()),
+            in_force=in_force,
+            past=await store.limits.fetch_past(MAX_PAST),
+        )
+
+    async def _health(self, limits: Limits) -> Health:
+        ctx = self._ctx
+        return Health(
+            used=await ctx.store.spending.count_today(ctx.clock.now()),
+            limit=limits.per_day,
+            unsent=await ctx.store.deliveries.count_unsent(),
+            key_refused=ctx.service.known_key_refusal is not None,
+            no_credit=ctx.service.is_out_of_credit,
+            next_try=ctx.service.next_credit_try,
+            slowed_down=ctx.service.is_slowed_down,
+            down_since=outage.since if (outage := ctx.service.outages.current) else None,
+            waiting=await ctx.store.jobs.count_waiting_for_service() if outage else 0,
+            to_approve=await ctx.store.jobs.count_to_approve(),
+        )
+
+    def _hold(self, wait: timedelta) -> None:
+        """Publish nothing for ``wait``."""
+        self._held_until = self._ctx.clock.now() + min(wait, self._ctx.timings.max_wait)
+
+    def _wait_until(self) -> datetime | None:
+        now, until = self._ctx.clock.now(), self._held_until
+        # A wait that is too long is from before the clock was set back.
+        if until is None or not now < until <= now + self._ctx.timings.max_wait:
+            return None
+        return until

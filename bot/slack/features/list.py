@@ -1,0 +1,324 @@
+"""The state of jobs of any kind: the list of a user's jobs, and the status of one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.errors import OutsideError, Refused
+from bot.kinds import Kind, Unreadable
+from bot.kinds.answers import MAX_ID, moment
+from bot.links import only_hosts
+from bot.model import Job, Snapshot, Verdict
+from bot.service.errors import UNKNOWN_ID
+from bot.slack.context import UNKNOWN_KIND, HandlerContext, ack_ephemeral
+from bot.slack.payloads import SlashCommand
+from bot.slack.views.blocks import (
+    MAX_QUOTE,
+    MAX_TEXT,
+    Json,
+    Message,
+    anchor,
+    bullets,
+    cut,
+    date,
+    escape,
+    escaped,
+    joined,
+    link,
+    linked,
+    moment_of,
+    one_line,
+    paragraph,
+    quote,
+    rich,
+    section,
+    size,
+    span,
+    title,
+    unformatted,
+    words,
+)
+from bot.slack.views.presenters import Presenter, script_of, state_word
+
+_MAX_LISTED: Final = 15
+_MAX_FACT: Final = 500
+# The links of a snapshot, and their labels.
+_LINKS: Final = {
+    "hosted_url": "Watch",
+    "download_url": "Download",
+    "stream_url": "Stream",
+    "thumbnail_video_url": "Thumbnail",
+}
+_MORE: Final = {
+    "replica_name": "Name at the video service",
+    "training_progress": "Progress",
+    "generation_progress": "Progress",
+}
+_PUBLIC: Final = frozenset({*_MORE, "created_at", "updated_at"})
+"""What everybody sees of a replica that belongs to no job: neither its links nor its reason."""
+_ERASED: Final = "no longer stored"
+
+Fact: TypeAlias = tuple[str, str | datetime]
+"""A label, and a text or a time."""
+
+
+async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
+    """Return the user's jobs of a kind, newest first."""
+    presenter = ctx.presenters[kind]
+    jobs = await ctx.store.jobs.list_for_user(command.user, kind, _MAX_LISTED)
+    if not jobs:
+        text = f"You don't have any {presenter.noun}s yet. Start with `{command.command}`."
+        return Message(text, [section(text)])
+    return listed(jobs, presenter)
+
+
+def listed(jobs: Sequence[Job], presenter: Presenter) -> Message:
+    """Return a list of jobs: state, name, when each was asked for, and its links."""
+    heading = f"Your {presenter.noun}s, newest first:"
+    items = [
+        paragraph(
+            words(state_word(job, presenter), bold=True),
+            words(f" · {title(presenter.name(job)) or _ERASED} · "),
+            moment_of(job.created_at),
+            *[
+                part
+                for label, url in presenter.links(job).items()
+                for part in (words(" · "), linked(url, label))
+            ],
+        )
+        for job in jobs
+    ]
+    lines = [
+        " · ".join(
+            [
+                f"• {state_word(job, presenter)}",
+                unformatted(title(presenter.name(job))) or _ERASED,
+                date(job.created_at),
+                *_best_link(presenter, job),
+            ]
+        )
+        for job in jobs
+    ]
+    return Message(joined([heading, *lines]), [section(heading), rich(bullets(items))])
+
+
+def _best_link(presenter: Presenter, job: Job) -> list[str]:
+    return [anchor(url, label) for label, url in presenter.links(job).items()][:1]
+
+
+async def show_status(
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind_name: str, wanted: str
+) -> None:
+    """Answer with the current status of a job, or of anything else at the service.
+
+    Args:
+        ctx: the bot's parts.
+        ack: acknowledges the command: with the answer, if the service need not be asked.
+        command: the command that asks.
+        kind_name: the kind that the command is about.
+        wanted: the id of a job, or an id at the service.
+    """
+    kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
+    wanted = wanted.strip("`#")
+    if not wanted or len(wanted) > MAX_ID or not wanted.isprintable():
+        await ack_ephemeral(
+            ack, "That's not an ID. You'll find it under *Details* on the message of a request."
+        )
+        return
+    job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
+        kind.name, wanted
+    )
+    if job is not None and job.kind != kind.name:
+        await ack_ephemeral(ack, _of_another_kind(ctx, job))
+    elif job is not None and not ctx.may_see(command.user, command.channel, job):
+        state = state_word(job, presenter).lower()
+        text = f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
+        await ack_ephemeral(ack, text)
+    elif job is None and not (command.user in ctx.admins or ctx.store.replicas.get(wanted)):
+        # It may be what was made for somebody, and deleted here since.
+        await ack_ephemeral(
+            ack,
+            f"I don't know a {presenter.noun} “{escape(wanted)}”: I didn't make it, or it was long "
+            f"ago. Only {ctx.access.admin_mentions} can look it up.",
+        )
+    elif job is not None and job.remote_id is None:
+        await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
+    else:
+        work = current_status(ctx, command.user, kind, job, wanted)
+        ctx.answer_later(command.response_url, work)
+        await ack()
+
+
+def _who_sees(job: Job) -> str:
+    """Return who may see all of a job; see ``HandlerContext.may_see``.
+
+    Slack shows the name of a private channel only to its members, but that of a direct conversation
+    means nothing to those outside it.
+    """
+    if job.channel.startswith(("C", "G")):
+        return f"<@{job.user}>, admins and people in <#{job.channel}>"
+    return f"<@{job.user}> or an admin"
+
+
+def _of_another_kind(ctx: HandlerContext, job: Job) -> str:
+    if job.kind not in ctx.presenters:
+        return UNKNOWN_KIND
+    other = ctx.presenters[job.kind].noun
+    return f"That's a {other}: `{ctx.command(job.kind)} status {job.id}` shows it."
+
+
+async def current_status(
+    ctx: HandlerContext, reader: str, kind: Kind, job: Job | None, wanted: str
+) -> Message:
+    """Return the status of a job, or of anything else at the service, as it is now.
+
+    Args:
+        ctx: the bot's parts.
+        reader: the id of the user who asks.
+        kind: the kind of what is asked about.
+        job: the job, if it is one.
+        wanted: the job's id, or an id at the service.
+    """
+    presenter, remote_id = ctx.presenters[kind.name], (job and job.remote_id) or wanted
+    try:
+        answer = await ctx.service.read(kind.path, remote_id)
+        snapshot = kind.read(answer, remote_id)
+    except Unreadable:
+        return _unread(presenter, job, reader, wanted, "Its answer couldn't be read.")
+    except Refused as error:
+        if error.code not in UNKNOWN_ID:
+            return _unread(presenter, job, reader, wanted, error.reason)
+        if job is not None:
+            return status_message(presenter, job, None, reader, error.reason)
+        reason = escaped(only_hosts(error.reason), 500)
+        return Message(
+            f"I can't find a {presenter.noun} “{escape(wanted)}”. "
+            f"The video service says: “{reason}”",
+            (),
+        )
+    except OutsideError as error:
+        return _unread(presenter, job, reader, wanted, error.reason)
+    if kind.catalogued and (job is not None or ctx.store.replicas.get(remote_id)):
+        await ctx.store.replicas.learn(snapshot, ctx.clock.now())
+    if job is not None:
+        await ctx.store.jobs.wake(job, ctx.clock.now())
+    elif reader not in ctx.admins:
+        # A replica that everybody can pick. For whom it was trained is not known any more.
+        public = {name: text for name, text in snapshot.facts.items() if name in _PUBLIC}
+        snapshot = replace(snapshot, reason="", facts=public)
+    return status_message(presenter, job, snapshot, reader)
+
+
+def _unread(presenter: Presenter, job: Job | None, reader: str, wanted: str, why: str) -> Message:
+    """Return what can be said although the service could not be asked."""
+    if job is not None:
+        return status_message(presenter, job, None, reader, why)
+    return Message(
+        f"I don't know {escape(wanted)}, and the video service couldn't be asked: "
+        f"{escaped(only_hosts(why), 500)} Please try again in a moment.",
+        (),
+    )
+
+
+def status_message(
+    presenter: Presenter, job: Job | None, snapshot: Snapshot | None, reader: str, unread: str = ""
+) -> Message:
+    """Return all that is known; ``unread`` is why the service could not be asked just now."""
+    known = snapshot or (job.snapshot if job is not None else None)
+    # A job's words, and what the service says about them, are for the person who asked.
+    own = job is None or reader == job.user
+    facts: list[Fact] = []
+    if job is not None:
+        # Without a name of its own, it is shown by the beginning of its script.
+        name = presenter.name(job) if own else job.params.get(f"{presenter.noun}_name", "")
+        facts += [("Status", state_word(job, presenter)), ("Name", title(name))]
+        facts += [("Requested", job.created_at), ("Usually takes", usually(job))]
+    facts += facts_of(known, presenter, job, own=own)
+    if unread:
+        facts.append(("Couldn't be checked just now", only_hosts(unread)))
+    links: dict[str, str] = {}
+    if known is not None and known.verdict is Verdict.SUCCEEDED:
+        links = {
+            label: safe
+            for field, label in _LINKS.items()
+            if (safe := link(known.facts.get(field, ""))) is not None
+        }
+    # It is unknown who may read what belongs to no job of ours.
+    script = script_of(job, known) if own and job is not None else ""
+    return _drawn(facts, links, script)
+
+
+def usually(job: Job) -> str:
+    """Return how long jobs like this one take; "" if that is not known, or it has ended."""
+    if job.state.ended or job.typical_duration is None:
+        return ""
+    typical = span(job.typical_duration)
+    if job.slow_after is None:
+        return f"about {typical}"
+    return f"about {typical}; 9 of 10 take up to {span(job.slow_after)}"
+
+
+def facts_of(
+    known: Snapshot | None, presenter: Presenter, job: Job | None, *, own: bool
+) -> list[Fact]:
+    """Return what the service has said, by labels; ``own`` is whether its words are for the reader.
+
+    ``job`` is the job that it is about, if there is one.
+    """
+    facts: list[Fact] = []
+    if own and job is not None and job.reason:
+        facts.append(("Reason", only_hosts(job.reason)))
+    if known is None:
+        return facts
+    facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
+    facts.append(("Video service status", only_hosts(known.status)))
+    details = (known.facts.get("status_details") or known.reason) if own else ""
+    if details and (job is None or details != job.reason):
+        facts.append(("Details", only_hosts(details)))
+    facts += [(label, known.facts[field]) for field, label in _MORE.items() if field in known.facts]
+    facts += [
+        (label, at)
+        for label, field in (("Created", "created_at"), ("Updated", "updated_at"))
+        if (at := moment(known.facts.get(field, ""))) is not None
+    ]
+    return facts
+
+
+def rows(facts: Iterable[Fact]) -> list[Json]:
+    """Return facts as the lines of a list, those without a value left out."""
+    return [
+        paragraph(
+            words(f"{label}: ", bold=True),
+            moment_of(value) if isinstance(value, datetime) else words(cut(value, _MAX_FACT)),
+        )
+        for label, value in _with_values(facts)
+    ]
+
+
+def _with_values(facts: Iterable[Fact]) -> Iterable[Fact]:
+    for label, value in facts:
+        if isinstance(value, datetime):
+            yield label, value
+        elif line := one_line(value):
+            yield label, line
+
+
+def _drawn(facts: Sequence[Fact], links: dict[str, str], script: str) -> Message:
+    items = [*rows(facts), *(paragraph(linked(url, label)) for label, url in links.items())]
+    blocks: list[Json] = [rich(bullets(items))]
+    if script:
+        blocks.append(rich(quote(cut(script, MAX_QUOTE))))
+    text = [
+        *(
+            f"{label}: "
+            + (date(value) if isinstance(value, datetime) else escaped(value, _MAX_FACT))
+            for label, value in _with_values(facts)
+        ),
+        *(anchor(url, label) for label, url in links.items()),
+    ]
+    if script:
+        text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
+    return Message(joined(text), blocks)

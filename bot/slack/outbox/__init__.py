@@ -1,0 +1,1 @@
+"""The messages and files that the bot owes: posted, edited and found again."""

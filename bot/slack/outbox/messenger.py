@@ -1,0 +1,514 @@
+"""Posts and edits the messages that are due: each post once, whenever the process dies.
+
+A post that got no answer waits, is searched for by its metadata, and only then is posted again.
+Searching needs the history scopes; without them it is posted again after the wait.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from pydantic import Field
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.clock import Clock
+from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
+from bot.metrics import Metrics
+from bot.model import Delivery, DeliveryState, Job, Role
+from bot.service.media import VideoSource
+from bot.slack.access import Access
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.installation import InstallationSource
+from bot.slack.outbox.files import Uploads
+from bot.slack.outbox.find import CANNOT_LOOK, PostSearch, metadata_for, permalink
+from bot.slack.outbox.messages import (
+    accepted,
+    addressee,
+    as_sent,
+    can_be_rewritten,
+    compose,
+    ended_outside,
+    log_fields,
+    may_be_posted,
+    open_conversation,
+    people_named,
+    placed,
+    redirect,
+    redirected,
+    rewritten,
+    with_names,
+)
+from bot.slack.payloads import Payload
+from bot.slack.rate_limits import MethodLimits, RateLimits
+from bot.slack.views.blocks import Json, Message
+from bot.slack.views.presenters import Presenters
+from bot.store import Claimed, Outgoing, Store, covering
+from bot.timings import Timings
+
+_LOG: Final = logging.getLogger(__name__)
+# Posts of a message that a user does not accept, or that is refused for an unknown reason.
+_MAX_REFUSALS: Final = 6
+# Calls of conversations.open before a direct message is posted to the user's id, and questions who
+# reads a channel before what is owed there is posted as a direct message.
+_MAX_OPENINGS: Final = 3
+_OPEN: Final = "conversations.open"
+# An unknown code, or one about metadata where none were sent.
+_UNEXPECTED: Final = {None, ErrorAction.WITHOUT_METADATA}
+_OUTSIDE: Final = "another organization reads the channel, or may"
+
+
+class _Posted(Payload):
+    """Slack's answer to a post: where the message is."""
+
+    channel: str = Field(pattern=r"^[A-Z0-9]+$")
+    ts: str = Field(pattern=r"^[0-9]+\.[0-9]+$")
+
+
+class Messenger:
+    """Takes claimed deliveries one step further.
+
+    ``client`` must not retry a call by itself: a message would be posted twice. ``access`` knows
+    who reads a channel, and names. ``admins`` are mentioned in questions, and asked first with
+    ``admins_first``. ``videos`` fetches what is shown in Slack; None if nothing is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        client: AsyncWebClient,
+        presenters: Presenters,
+        access: Access,
+        admins: Collection[str],
+        *,
+        admins_first: bool,
+        clock: Clock,
+        timings: Timings,
+        rng: random.Random,
+        outages: Outages,
+        installation: InstallationSource,
+        join_channels: bool,
+        metrics: Metrics,
+        videos: VideoSource | None = None,
+    ) -> None:
+        self._metrics = metrics
+        self.due = store.deliveries.due
+        self._store = store
+        self._client = client
+        self._presenters = presenters
+        self._access = access
+        self._admins = admins
+        self._admins_first = admins_first
+        self._clock = clock
+        self._timings = timings
+        self._rng = rng
+        self._limits = RateLimits(clock, timings)
+        self._methods = MethodLimits(clock, timings.max_wait)
+        self._outages = outages
+        self._installation = installation
+        self._lost_posts = PostSearch(client, timings, join_channels)
+        self._uploads = Uploads(
+            store,
+            client,
+            presenters,
+            clock=clock,
+            timings=timings,
+            rng=rng,
+            limits=self._limits,
+            methods=self._methods,
+            outages=outages,
+            installation=installation,
+            videos=videos,
+        )
+        self._without_metadata: set[int] = set()  # deliveries
+        self._unregistered: set[str] = set()
+
+    async def hold_interrupted_edits(self) -> None:
+        """Delay the edits of an earlier process that may be under way: Slack may apply them late.
+
+        A newer one that is applied before them would be undone. A lost claim shows no more than
+        that an edit was owed, so all of those wait.
+        """
+        if self._store.database.is_sole_process:
+            await self._store.deliveries.hold_edits(self._clock.now() + self._timings.post_hold)
+
+    async def hasten(self) -> None:
+        """Make messages due that wait for Slack: it answers again.
+
+        None is sent earlier than after a post without an answer: Slack may do what it lost late.
+        """
+        hold, deliveries = self._timings.post_hold, self._store.deliveries
+        while hastened := await deliveries.hasten(self._clock.now(), hold):
+            _LOG.info("messages are tried again", extra={"messages": hastened})
+
+    async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Claimed[Outgoing]:
+        """Lease up to ``limit`` due deliveries not ``held``; none during a pause.
+
+        None while the app is uninstalled either. Under a rate limit, one at a time is claimed.
+        """
+        if self._installation.is_uninstalled:
+            return Claimed()
+        if (paused_until := self._limits.paused_until) is not None:
+            return Claimed(next_due=paused_until)
+        now, limits = self._clock.now(), self._limits.current()
+        claimed = await self._store.deliveries.claim(
+            now, limit, [each.delivery for each in held], limits
+        )
+        for each in claimed:
+            if (limited := covering(each.delivery)) in limits:
+                self._limits.count(limited)
+        named = with_names(claimed, self._store, self._presenters)
+        return Claimed(named, claimed.next_due, full=claimed.full)
+
+    async def step(self, outgoing: Outgoing) -> None:
+        """Take a claimed delivery one step further."""
+        if outgoing.job.kind not in self._presenters:
+            await self._leave_unregistered(outgoing)
+            return
+        is_pending = outgoing.delivery.state is DeliveryState.PENDING
+        if is_pending and not await self._stays_inside(outgoing):
+            return
+        if outgoing.delivery.role.is_file:
+            await self._uploads.step(outgoing)
+            return
+        match outgoing.delivery.state:
+            case DeliveryState.PENDING:
+                await self._post(outgoing)
+            case DeliveryState.SENDING:
+                await self._hold_back(outgoing.delivery)
+            case DeliveryState.UNCERTAIN:
+                await self._search(outgoing)
+            case DeliveryState.POSTED:
+                await self._edit(outgoing)
+            case DeliveryState.UNDELIVERABLE:
+                await self._release(outgoing.delivery)
+
+    # ── Posting ───────────────────────────────────────────────────────────────────────────────
+
+    async def _post(self, outgoing: Outgoing) -> None:
+        delivery = placed(outgoing)
+        if covering(delivery) != covering(outgoing.delivery) and self._is_limited(delivery):
+            await self._release(delivery, self._clock.now())  # it is claimed under the limit
+            return
+        # If Slack keeps failing to open the conversation, the user's id is used to post.
+        person = addressee(delivery, outgoing.job)
+        if delivery.channel == person and delivery.failures < _MAX_OPENINGS:
+            if (until := self._methods.begin(_OPEN, self._timings.call_interval)) is not None:
+                await self._release(delivery, until)
+                return
+            try:
+                channel = await open_conversation(
+                    delivery, self._client, self._timings, self._outages
+                )
+            except OutsideError as error:
+                self._methods.note(_OPEN, error)
+                await self._back_off(delivery, error)
+                return
+            delivery = replace(delivery, channel=channel)
+        if may_be_posted(delivery, outgoing.job):
+            await self._search_first(delivery)
+            return
+        message = await self._message(outgoing, delivery)
+        marked_at = self._clock.now()
+        metadata = None if delivery.id in self._without_metadata else metadata_for(delivery)
+        if not await self._store.deliveries.mark_sending(delivery, marked_at):
+            return
+        if not self._timings.may_call(marked_at, self._clock.now()):
+            await self._release(delivery, self._clock.now())
+            return
+        try:
+            async with translated(self._timings.call_timeout, self._outages):
+                answer = await self._client.chat_postMessage(
+                    channel=delivery.channel,
+                    thread_ts=delivery.thread_ts,
+                    text=message.text,
+                    blocks=message.blocks or None,
+                    metadata=metadata,
+                    unfurl_links=False,
+                    unfurl_media=False,
+                )
+                posted = _Posted.model_validate(answer.data)
+        except Refused as error:
+            await self._post_refused(delivery, outgoing.job, error, metadata=metadata)
+        except Unavailable as error:
+            await self._call_again(delivery, error)
+        except Uncertain as error:
+            _LOG.warning("a post got no usable answer", extra=log_fields(delivery, error))
+            await self._hold_back(delivery)
+        else:
+            self._limits.resume()
+            self._without_metadata.discard(delivery.id)
+            self._measure(outgoing)
+            await self._release_posted(
+                outgoing, replace(accepted(delivery), channel=posted.channel, ts=posted.ts)
+            )
+
+    async def _hold_back(self, delivery: Delivery) -> None:
+        """Wait before searching for a message whose post got no answer: Slack may post it late."""
+        uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
+        await self._release(uncertain, self._clock.now() + self._timings.post_hold)
+
+    async def _search_first(self, delivery: Delivery) -> None:
+        """Have a message searched for before it is posted for the first time."""
+        if await self._store.deliveries.mark_sending(delivery, self._clock.now()):
+            searched = replace(delivery, state=DeliveryState.UNCERTAIN)
+            await self._release(searched, self._clock.now())
+
+    async def _search(self, outgoing: Outgoing) -> None:
+        """Search for a message whose post got no answer; post it again if it is not there."""
+        delivery = outgoing.delivery
+        try:
+            if delivery.channel == addressee(delivery, outgoing.job):
+                # Posted to the user's id: it is in the conversation that this has opened.
+                channel = await open_conversation(
+                    delivery, self._client, self._timings, self._outages
+                )
+                delivery = replace(delivery, channel=channel)
+            ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
+            if ts is not None and await self._store.deliveries.is_other(delivery, ts):
+                ts = None  # the newest reply of a thread that cannot be read
+        except Refused as error:
+            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
+                await self._release(delivery, self._limits.pause(error))
+                return
+            _LOG.info("a message cannot be searched for", extra=log_fields(delivery, error))
+            ts = None
+        except OutsideError as error:
+            await self._call_again(delivery, error)
+            return
+        if ts is None:
+            pending = replace(delivery, state=DeliveryState.PENDING)
+            await self._release(pending, self._clock.now())
+            return
+        self._measure(outgoing)
+        # Which version it shows is not known: a card is edited to be sure, and an approval, which
+        # may be older than a backup. The others are posted in their first version.
+        shown = 0 if delivery.role in {Role.CARD, Role.APPROVAL} else 1
+        await self._release_posted(
+            outgoing, replace(delivery, ts=ts, shown_version=shown, failures=0)
+        )
+
+    async def _release_posted(self, outgoing: Outgoing, delivery: Delivery) -> None:
+        """Store that a message is in Slack, and owe the files that follow it."""
+        posted = replace(delivery, state=DeliveryState.POSTED)
+        # Below a reply that a backup did not know yet, the files may be too.
+        is_found = outgoing.job.copied and outgoing.delivery.state is DeliveryState.UNCERTAIN
+        following = () if is_found else self._uploads.following(outgoing, posted)
+        retried = outgoing.job.retry_of if delivery.role is Role.CARD else None
+        now = self._clock.now()
+        await self._store.deliveries.release(
+            posted, now, None, following=following, retried=retried
+        )
+
+    # ── Editing ───────────────────────────────────────────────────────────────────────────────
+
+    async def _edit(self, outgoing: Outgoing) -> None:
+        delivery, job = outgoing.delivery, outgoing.job
+        asks = delivery.role is Role.APPROVAL and delivery.settled_as is None
+        if asks and not await self._stays_inside(outgoing):
+            return
+        message = await self._message(outgoing, delivery)
+        if delivery.role is Role.CARD and job.state.ended:
+            # It would show links, or why it failed.
+            is_read_outside = await self._is_read_outside(delivery, job)
+            if is_read_outside is None:
+                return
+            if is_read_outside:
+                message = ended_outside(self._presenters[job.kind])
+        try:
+            async with translated(self._timings.call_timeout, self._outages):
+                await self._client.chat_update(
+                    channel=delivery.channel,
+                    ts=delivery.ts or "",
+                    text=message.text,
+                    blocks=message.blocks,
+                    metadata=metadata_for(delivery) if asks else None,
+                )
+        except Refused as error:
+            await self._edit_refused(delivery, error)
+        except Uncertain as error:
+            # It may be sent again, but not at once: Slack may apply this one late, after the next.
+            _LOG.info("an edit got no usable answer", extra=log_fields(delivery, error))
+            failed = replace(delivery, failures=delivery.failures + 1)
+            await self._release(failed, self._clock.now() + self._timings.post_hold)
+        except OutsideError as error:
+            await self._call_again(delivery, error)
+        else:
+            self._limits.resume()
+            await self._release(accepted(delivery))
+
+    async def _edit_refused(self, delivery: Delivery, error: Refused) -> None:
+        action = ERROR_ACTIONS.get(error.code)
+        if action is ErrorAction.PAUSE:
+            await self._release(delivery, self._limits.pause(error))
+        elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
+            _LOG.error("Slack refuses the form of an edit", extra=log_fields(delivery, error))
+            await self._release(rewritten(delivery), self._clock.now())
+        elif action in _UNEXPECTED and delivery.refusals + 1 < _MAX_REFUSALS:
+            refused = replace(delivery, refusals=delivery.refusals + 1)
+            _LOG.error(
+                "Slack refuses an edit for an unknown reason", extra=log_fields(refused, error)
+            )
+            retry_at = self._clock.now() + self._timings.back_off(refused.refusals)
+            await self._release(refused, retry_at)
+        elif delivery.role is Role.APPROVAL and delivery.settled_as is None:
+            # It may say something else still: the message that asks has to be seen.
+            anew = replace(delivery, state=DeliveryState.PENDING, ts=None, refusals=0)
+            await self._release(anew, self._clock.now())
+        else:
+            given_up = replace(delivery, shown_version=delivery.version, refusals=0)
+            if action in _UNEXPECTED:
+                _LOG.error("an edit was given up", extra=log_fields(delivery, error))
+            else:
+                _LOG.info("a card can no longer be edited", extra=log_fields(delivery, error))
+            await self._release(given_up)
+
+    # ── Refusals and waits ────────────────────────────────────────────────────────────────────
+
+    async def _post_refused(
+        self, delivery: Delivery, job: Job, error: Refused, *, metadata: Json | None
+    ) -> None:
+        action, now = ERROR_ACTIONS.get(error.code), self._clock.now()
+        pending = replace(delivery, state=DeliveryState.PENDING, failures=0)
+        if action is ErrorAction.PAUSE:
+            await self._release(pending, self._limits.pause(error))
+            return
+        if action is ErrorAction.WITHOUT_METADATA and metadata is not None:
+            # Without them it is not found, should its answer be lost, and may be posted twice.
+            _LOG.error("Slack refuses metadata", extra=log_fields(pending, error))
+            self._without_metadata.add(delivery.id)
+            await self._release(pending, now)
+            return
+        pending = replace(pending, refusals=delivery.refusals + 1)
+        retry_at = now + self._timings.back_off(pending.refusals)
+        if action in _UNEXPECTED and pending.refusals < _MAX_REFUSALS:
+            _LOG.error(
+                "Slack refuses a message for an unknown reason", extra=log_fields(pending, error)
+            )
+            await self._release(pending, retry_at)
+        elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
+            _LOG.error("Slack refuses the form of a message", extra=log_fields(pending, error))
+            await self._release(rewritten(pending), now)
+        elif not delivery.direct:
+            await self._post_directly(pending, job, error)
+        elif pending.refusals < _MAX_REFUSALS:
+            _LOG.warning("a user does not accept a message", extra=log_fields(pending, error))
+            await self._release(redirect(pending, job), retry_at)
+        else:
+            _LOG.error("a message could be posted nowhere", extra=log_fields(pending, error))
+            if delivery.role is Role.APPROVAL:
+                await self._store.jobs.give_up_asking(delivery, now)
+                return
+            await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
+
+    async def _post_directly(self, delivery: Delivery, job: Job, why: Exception | str) -> None:
+        """Have a message posted to the person it is for, not in its channel."""
+        now = self._clock.now()
+        if delivery.role is Role.APPROVAL:
+            _LOG.warning("approvers are asked directly", extra=log_fields(delivery, why))
+            await self._store.jobs.ask_approvers_directly(delivery, now)
+            return
+        _LOG.info("a channel does not get a message", extra=log_fields(delivery, why))
+        await self._release(redirect(replace(delivery, failures=0, refusals=0), job), now)
+
+    async def _stays_inside(self, outgoing: Outgoing) -> bool:
+        """Return whether a message may be posted where it is to go; if not, see to the rest."""
+        delivery, job = outgoing.delivery, outgoing.job
+        delivery = delivery if delivery.role.is_file else placed(outgoing)
+        is_read_outside = await self._is_read_outside(delivery, job)
+        if is_read_outside and delivery.role.is_file:
+            await self._uploads.give_up(delivery, _OUTSIDE)
+        elif is_read_outside:
+            await self._post_directly(delivery, job, _OUTSIDE)
+        return is_read_outside is False
+
+    async def _is_read_outside(self, delivery: Delivery, job: Job) -> bool | None:
+        """Return whether other organisations read the channel of a delivery, or may.
+
+        None: Slack does not say; the delivery was released, to be tried again soon. A request was
+        checked when it was made, which counts for a while; an approval goes elsewhere.
+        """
+        now = self._clock.now()
+        was_checked = now - job.created_at <= self._timings.person_max_age
+        if was_checked and delivery.role is not Role.APPROVAL:
+            return False
+        deadline = asyncio.get_running_loop().time() + self._timings.call_timeout.total_seconds()
+        is_read_outside = await self._access.is_read_outside(delivery.channel, deadline)
+        if is_read_outside is not None:
+            return is_read_outside
+        if (until := self._access.asks_again_at) is not None:
+            await self._release(delivery, until)
+        elif delivery.failures < _MAX_OPENINGS or self._outages.current is not None:
+            await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
+        else:
+            return True
+        return None
+
+    async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
+        """Leave a delivery due under a rate limit if Slack asks to wait; else retry it later."""
+        if isinstance(error, Unavailable) and error.retry_after is not None:
+            self._limits.limit(covering(delivery), error.retry_after)
+            await self._release(delivery, self._clock.now())
+        else:
+            await self._back_off(delivery, error)
+
+    async def _back_off(self, delivery: Delivery, error: OutsideError) -> None:
+        """Retry a delivery later, after as long as Slack asks for."""
+        failed = replace(delivery, failures=delivery.failures + 1)
+        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        wait = asked_for or self._timings.back_off(failed.failures)
+        await self._release(failed, self._clock.now() + self._timings.jittered(wait, self._rng))
+
+    async def _leave_unregistered(self, outgoing: Outgoing) -> None:
+        """Leave a message about a kind of job that is not registered, and report the kind once."""
+        kind = outgoing.job.kind
+        if kind not in self._unregistered:
+            self._unregistered.add(kind)
+            _LOG.error(
+                "messages about an unregistered kind wait until it is registered again",
+                extra={"kind": kind, "job": outgoing.job.id},
+            )
+        await self._release(outgoing.delivery, self._clock.now() + self._timings.max_wait)
+
+    def _measure(self, outgoing: Outgoing) -> None:
+        """Measure how long a message took that is in Slack now, if it is a closing reply."""
+        job, now = outgoing.job, self._clock.now()
+        if outgoing.delivery.role is Role.REPLY:
+            delay = now - (job.ended_at or now)
+            self._metrics.replied(job.kind, job.state.value, now - job.created_at, delay)
+
+    def _is_limited(self, delivery: Delivery) -> bool:
+        return covering(delivery) in self._limits.current()
+
+    async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
+        await self._store.deliveries.release(delivery, self._clock.now(), due_at)
+
+    async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
+        """Return what a delivery says now, in the form that Slack has not refused yet."""
+        job, card, retry = outgoing.job, outgoing.retry, None
+        if card is not None:
+            # Others cannot open a direct message.
+            is_open = card.ts is not None and not card.direct
+            retry = await permalink(self._client, card, self._timings) if is_open else ""
+        approvers = self._store.jobs.approvals.people(job.user)
+        deadline = asyncio.get_running_loop().time() + self._timings.name_timeout.total_seconds()
+        people = people_named(delivery, job, approvers)
+        message = compose(
+            delivery,
+            job,
+            self._presenters,
+            self._admins,
+            admins_first=self._admins_first,
+            approvers=approvers,
+            replica=outgoing.replica,
+            retry=retry,
+            listed=outgoing.listed,
+            names=await self._access.directory.names(people, deadline),
+        )
+        # An approval is for somebody else.
+        if delivery.direct and delivery.role is not Role.APPROVAL:
+            message = redirected(message, job)
+        return as_sent(message, delivery)

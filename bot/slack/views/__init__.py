@@ -1,0 +1,1 @@
+"""What people see in Slack: pure functions that return blocks."""

@@ -1,0 +1,171 @@
+"""The message that asks for approval: a pure function of its delivery and job."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from bot.model import Approval, Delivery, Job, Settlement
+from bot.slack.views.blocks import (
+    MAX_QUOTE,
+    MAX_QUOTES,
+    MAX_TEXT,
+    NO_NAMES,
+    Message,
+    actions,
+    bullets,
+    context,
+    cut,
+    date,
+    escaped,
+    joined,
+    listed,
+    mrkdwn,
+    one_line,
+    paragraph,
+    quote,
+    quotes,
+    rich,
+    section,
+    size,
+    title,
+    unformatted,
+    words,
+)
+from bot.slack.views.buttons import approval_buttons
+from bot.slack.views.presenters import Presenter, script_of
+
+NOBODY_TO_APPROVE: Final = (
+    "This needs approval, and nobody may approve their own request: you are the only approver. "
+    "Please ask the person who runs this bot to add another one."
+)
+_MAX_FACT: Final = 300
+_MAX_NAMED: Final = 3
+_BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
+_COPIED: Final = (
+    "This request comes from a backup: it may have been approved and created since. Please check "
+    "that before you approve it."
+)
+
+_AGAIN: Final = (
+    "The video service gave no clear answer to an earlier try. If that created it after all, it is "
+    "charged twice."
+)
+
+
+def people_asked(approval: Approval, approvers: Collection[str]) -> Sequence[str]:
+    """Return the ids of those whom a card that waits for approval names."""
+    if approval.channel is not None:
+        return ()
+    return (approval.asked or sorted(approvers))[:_MAX_NAMED]
+
+
+def waiting_for_approval(
+    approval: Approval,
+    approvers: Collection[str] = (),
+    names: Mapping[str, str] = NO_NAMES,
+    *,
+    again: bool = False,
+) -> str:
+    """Return who was asked for approval, of creating it ``again`` or at all; and when it expires.
+
+    Without anybody who could be asked, it says which ``approvers`` there are, and where they find
+    the request. ``names`` are those of people by their ids, as mrkdwn.
+    """
+    until = date(approval.until)
+    expires = f"Without an answer, this request expires {until}."
+    if not approval.asked and not approvers:
+        gone = "Nobody can approve it any more. Please cancel it and ask again."
+        return f"{gone} Otherwise it expires {until}."
+    asked = _asked(approval, approvers, names)
+    what = "It isn't created again" if again else "Nothing is created"
+    return f"{asked} {what} until somebody approves it. {expires}"
+
+
+def _asked(approval: Approval, approvers: Collection[str], names: Mapping[str, str]) -> str:
+    if approval.channel is not None:
+        return f"I asked for approval in <#{approval.channel}>."
+    known = [names[each] for each in people_asked(approval, approvers) if each in names]
+    others = len(approval.asked or approvers) - len(known)
+    more = [f"{others} other{'' if others == 1 else 's'}"] if others else []
+    people = listed([*known, *more], "or") if known else ""
+    if not approval.asked:
+        return (
+            "I couldn't send a message to anyone who can approve it. Please ask "
+            f"{people or 'an approver'} to open my *Home* tab: it can be approved there."
+        )
+    return f"I asked {people or 'the approvers'} to approve it."
+
+
+def approval_request(
+    delivery: Delivery,
+    job: Job,
+    presenter: Presenter,
+    approvers: Collection[str] = (),
+    *,
+    replica: str = "",
+) -> Message:
+    """Return the message that asks for approval, or says how that was settled.
+
+    An open one shows all that would be paid for, and in a channel mentions the ``approvers``.
+    """
+    noun, name = presenter.noun, title(presenter.name(job))
+    where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
+    asked = f"Requested by <@{job.user}>{where}"
+    heading = rich(paragraph(words(name or noun.capitalize(), bold=True)))
+    called = f"{noun.capitalize()}: “{unformatted(name)}”" if name else noun.capitalize()
+    if delivery.settled_as is not None:
+        outcome = _outcome(delivery.settled_as, delivery.settled_by)
+        blocks = [heading, section(outcome)]
+        reason = job.reason if delivery.settled_as is Settlement.DECLINED else ""
+        if reason:
+            blocks.append(rich(quote(reason)))
+        blocks.append(context(mrkdwn(asked)))
+        return Message(joined([called, outcome, escaped(reason, MAX_TEXT // 2), asked]), blocks)
+    mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
+    head = joined([mentioned, f"*Please approve or decline this {noun}.*"], by=" ")
+    facts = {label: value for label, value in presenter.details(job).items() if value}
+    if replica:
+        facts = {"Replica": one_line(replica), **facts}
+    until = f"Expires {date(job.approval.until)}" if job.approval is not None else ""
+    small = [joined([asked, until], by=" · "), _COPIED if job.copied else ""]
+    small += [_AGAIN] if job.attempts else []
+    script = script_of(job, None).strip()
+    is_whole = cut(script, MAX_QUOTES) == script
+    blocks = [
+        section(head),
+        heading,
+        rich(
+            bullets(
+                paragraph(words(f"{label}: ", bold=True), words(cut(value, _MAX_FACT)))
+                for label, value in facts.items()
+            )
+        ),
+        *(quotes(script) if is_whole else [rich(quote(cut(script, MAX_QUOTE)))]),
+        *(() if is_whole else (context(mrkdwn(_BEGINNING)),)),
+        *(context(mrkdwn(line)) for line in small if line),
+        actions(approval_buttons(job)),
+    ]
+    text = [
+        head,
+        called,
+        *(f"{label}: {escaped(value, _MAX_FACT)}" for label, value in facts.items()),
+        *small,
+    ]
+    if script:
+        text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
+    return Message(joined(text), blocks)
+
+
+def _outcome(settlement: Settlement, user: str | None) -> str:
+    """Return how an approval was settled, and by whom."""
+    who = f"<@{user}>" if user is not None else "someone"
+    match settlement:
+        case Settlement.APPROVED:
+            return f":white_check_mark: Approved by {who}."
+        case Settlement.DECLINED:
+            return f":no_entry_sign: Declined by {who}."
+        case Settlement.CANCELLED:
+            return f":no_entry_sign: Cancelled by {who}."
+        case Settlement.FOUND | Settlement.TURNED_UP:
+            return ":white_check_mark: It was created after all, so nothing has to be approved."
+        case _:
+            return ":hourglass: Expired: nobody approved or declined it in time."

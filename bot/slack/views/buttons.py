@@ -1,0 +1,170 @@
+"""The buttons of a job's messages: their action ids and values, and which ones a state has."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from bot.model import Failure, Job, State
+from bot.slack.views.blocks import Json, button, confirm
+from bot.slack.views.presenters import STOPPED, Presenter
+
+_ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_MAY_GO_ON: Final = STOPPED | {Failure.TIMED_OUT}
+
+CHECK_NOW: Final = "job_check_again"
+STOP: Final = "job_stop"
+DETAILS: Final = "job_details"
+HAVE_ID: Final = "job_have_id"
+CREATE_AGAIN: Final = "job_create_again"
+GIVE_UP: Final = "job_give_up"
+ANSWER_EACH: Final = "questions_answer"
+CANCEL_ALL: Final = "questions_cancel"
+"""The values of these two are those of buttons about an attempt, for each job, after the id of the
+job whose question the message asks itself."""
+APPROVE: Final = "approval_approve"
+DECLINE: Final = "approval_decline"
+"""The values of these two say the attempt too: *Create again* has a job wait once more."""
+WITHDRAW: Final = "approval_withdraw"
+"""Its value is the job's id."""
+RETRY: Final = "retry"
+"""Each kind has its own form: ``<kind>_retry`` opens it."""
+ANOTHER: Final = "video_another"
+OPEN_CREATE: Final = "home_create"
+OPEN_TRAIN: Final = "home_train"
+TURN_PAGE: Final = "home_page"
+"""Its value is the page, counted from 0."""
+CHANGE_LIMITS: Final = "admin_limits"
+OPEN_SPENDING: Final = "admin_spending"
+CHOOSE_MONTH: Final = "admin_month"
+OPEN_LINK: Final = "open_link"
+MAKE_VIDEO: Final = "replica_make_video"
+"""Its value is the replica's id."""
+
+
+def card_buttons(job: Job, presenter: Presenter, *, is_retried: bool = False) -> list[Json]:
+    """Return the buttons of a card."""
+    return [
+        *_state_buttons(job, presenter, is_retried=is_retried),
+        button("Details", DETAILS, value=job.id),
+    ]
+
+
+def reply_buttons(job: Job, presenter: Presenter, *, is_retried: bool = False) -> list[Json]:
+    """Return the buttons of a closing reply: what to do next."""
+    if job.state is State.SUCCEEDED:
+        return [*presenter.next_steps(job)]  # its links are in the reply's text
+    if job.failure in STOPPED:
+        return []
+    return _state_buttons(job, presenter, is_retried=is_retried)
+
+
+def _state_buttons(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
+    check_now = button("Check now", CHECK_NOW, value=job.id)
+    match job.state:
+        case State.WAITING_FOR_APPROVAL:
+            return [_withdraw(job, presenter.noun)]
+        case State.RUNNING:
+            return [_stop(job, presenter.noun)]
+        case State.OVERDUE:
+            return [check_now, _stop(job, presenter.noun)]
+        case State.SUCCEEDED:
+            links = [
+                button(label, f"{OPEN_LINK}_{at}", url=url)
+                for at, (label, url) in enumerate(presenter.links(job).items())
+            ]
+            return [*links, *presenter.next_steps(job), *presenter.more_steps(job)]
+        case State.FAILED:
+            retry = button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style="primary")
+            may_retry = not job.erased and not is_retried
+            # It may have gone on at the service.
+            may_check = job.failure in _MAY_GO_ON and job.remote_id is not None
+            return [*([retry] if may_retry else []), *([check_now] if may_check else [])]
+        case _:
+            return []
+
+
+def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
+    """Return the buttons that answer whether the last create call of a job made something."""
+    noun, value = presenter.noun, pressed(job)
+    again = confirm(
+        f"Create the {noun} again?",
+        f"If an earlier {noun} was created after all, it is charged too.",
+        yes="Create again",
+        no="Keep waiting",
+    )
+    give_up = confirm(
+        "Cancel this request?",
+        _ends_here(noun),
+        yes="Cancel request",
+        no="Keep waiting",
+    )
+    return [
+        button("I found it", HAVE_ID, value=value, style="primary"),
+        button("Create again (may be charged twice)", CREATE_AGAIN, value=value, confirm=again),
+        button("Cancel request", GIVE_UP, value=value, style="danger", confirm=give_up),
+    ]
+
+
+def list_buttons(leading: Job, jobs: Iterable[Job]) -> list[Json]:
+    """Return the buttons of a message that asks about several jobs: nothing here creates any."""
+    value = " ".join([leading.id, *map(pressed, jobs)])
+    cancel = confirm(
+        "Cancel all these requests?",
+        "All that are listed here and still open end. If one turns up later, its card will say so.",
+        yes="Cancel all",
+        no="Keep waiting",
+    )
+    return [
+        button("Answer each", ANSWER_EACH, value=value, style="primary"),
+        button("Cancel all", CANCEL_ALL, value=value, style="danger", confirm=cancel),
+    ]
+
+
+def approval_buttons(job: Job) -> list[Json]:
+    """Return the buttons that approve a job or decline it."""
+    return [
+        button("Approve", APPROVE, value=pressed(job), style="primary"),
+        button("Decline", DECLINE, value=pressed(job), style="danger"),
+        button("Details", DETAILS, value=job.id),
+    ]
+
+
+def _ends_here(noun: str) -> str:
+    return f"It ends here. If the {noun} turns up later, its card will say so."
+
+
+def _withdraw(job: Job, noun: str) -> Json:
+    nothing = "Nothing has been created, and nothing will be charged."
+    ask = confirm(
+        "Cancel this request?",
+        _ends_here(noun) if job.attempts else nothing,
+        yes="Cancel request",
+        no="Keep waiting",
+    )
+    return button("Cancel request", WITHDRAW, value=job.id, confirm=ask)
+
+
+def _stop(job: Job, noun: str) -> Json:
+    ask = confirm(
+        f"Stop following this {noun}?",
+        f"I'll stop checking it. The {noun} may still be created and charged.",
+        yes="Stop following",
+        no="Keep following",
+    )
+    return button("Stop following", STOP, value=pressed(job), confirm=ask)
+
+
+def pressed(job: Job) -> str:
+    """Return a value that names job and attempt: a late click is not about the next attempt."""
+    return f"{job.id}:{job.attempts}"
+
+
+def attempt_of(value: str, otherwise: int = 1) -> tuple[str, int]:
+    """Return the job id and the attempt count in the value of a button that is about an attempt.
+
+    A button of an earlier version of the bot has only the job id, and means attempt ``otherwise``.
+    """
+    job_id, colon, attempts = value.partition(":")
+    if not colon:
+        return job_id, otherwise
+    return job_id, int(attempts) if _ATTEMPTS.fullmatch(attempts) else 0

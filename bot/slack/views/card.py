@@ -1,0 +1,395 @@
+"""A job's card and why a job failed: pure functions of the job.
+
+A card has four lines at most: its title, its state, one line that helps now, and buttons. Who
+asked, and with which replica, is in small print. All else is in its details.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bot.links import only_hosts
+from bot.model import Failure, Job, State
+from bot.service.errors import WITHHELD
+from bot.slack.views.approval import waiting_for_approval
+from bot.slack.views.blocks import (
+    NO_NAMES,
+    Message,
+    actions,
+    ago,
+    anchor,
+    brief,
+    context,
+    cut,
+    date,
+    escape,
+    joined,
+    mrkdwn,
+    paragraph,
+    rich,
+    section,
+    short_name,
+    title,
+    unformatted,
+    words,
+)
+from bot.slack.views.buttons import card_buttons
+from bot.slack.views.presenters import (
+    CANCELLED,
+    CONTACT_OPERATOR,
+    NOT_APPROVED,
+    STOPPED,
+    Presenter,
+    state_word,
+)
+
+KEY_REFUSED: Final = "The video service doesn't accept this bot's key"
+OUT_OF_CREDIT: Final = "The video service's account is out of credit"
+CONTACT_ACCOUNT: Final = "Please tell the person who manages that account."
+_ONCE_PAID: Final = "Once it's topped up, a new request is sent at once."
+_MAX_REASON: Final = 500
+_OURS: Final = ("The video service ", "The connection to the video service ")
+"""How the sentences begin that we use as a reason where the service gave none."""
+_FEW_WORDS: Final = 5
+_BAR_WIDTH: Final = 12
+_HUNDRED: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What a card says about a state, in mrkdwn."""
+
+    emoji: str
+    more: str = ""
+    """How the sentence goes on that begins with the word for the state."""
+    line: str = ""
+    """What helps now."""
+    word: str = ""
+    """The word for the state, where it is another one than in lists."""
+
+
+def card(
+    job: Job,
+    presenter: Presenter,
+    *,
+    replica: str = "",
+    retry: str | None = None,
+    approvers: Collection[str] = (),
+    names: Mapping[str, str] = NO_NAMES,
+) -> Message:
+    """Return the status card of a job.
+
+    It mentions nobody, but has names: a mention pings in a new message, and the only ping is that
+    of the closing reply.
+
+    Args:
+        job: the job.
+        presenter: the presenter of its kind.
+        replica: the name of the replica that it uses, if that is known.
+        retry: if the job was retried, the link to that card, or "" if there is none.
+        approvers: the ids of those who can approve it.
+        names: the names of people by their ids, as mrkdwn.
+    """
+    noun, name = presenter.noun.capitalize(), title(presenter.name(job))
+    status = _status(job, presenter, replica, retry, approvers=approvers, names=names)
+    word = status.word or state_word(job, presenter)
+    bar, figures = _progress(job, presenter)
+    why = explanation(job, presenter, this="this message")
+    blocks = [
+        rich(paragraph(words(name or noun, bold=True))),
+        section(
+            joined(
+                [
+                    f"{status.emoji} *{word}*{status.more}",
+                    joined([bar, status.line], by=" "),
+                ]
+            )
+        ),
+        *([rich(paragraph(words(why)))] if why else []),
+    ]
+    small = _small_print(job, presenter, replica, names)
+    blocks += [context(mrkdwn(line)) for line in small]
+    blocks.append(actions(card_buttons(job, presenter, is_retried=retry is not None)))
+    called = f"{noun} “{unformatted(name)}”" if name else noun
+    text = [
+        f"{called}: {_sentence(word + status.more)}",
+        joined([figures, status.line], by=" "),
+        escape(why),
+        *small,
+        *links_of(job, presenter),
+    ]
+    return Message(joined(text), blocks)
+
+
+def links_of(job: Job, presenter: Presenter) -> list[str]:
+    """Return the links of what was made, as mrkdwn."""
+    if job.state is not State.SUCCEEDED:
+        return []
+    return [anchor(url, label) for label, url in presenter.links(job).items()]
+
+
+# ── Its state ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _status(
+    job: Job,
+    presenter: Presenter,
+    replica: str,
+    retry: str | None,
+    *,
+    approvers: Collection[str],
+    names: Mapping[str, str],
+) -> _Status:
+    waiting, running = ":hourglass:", ":hourglass_flowing_sand:"
+    match job.state:
+        case State.WAITING_FOR_APPROVAL:
+            asked = job.approval
+            again = job.attempts > 0
+            line = waiting_for_approval(asked, approvers, names, again=again) if asked else ""
+            return _Status(":raised_hand:", line=line)
+        case State.QUEUED | State.CREATING if job.held_by is not None:
+            return _Status(waiting, line=_held(job))
+        case State.QUEUED | State.CREATING if job.unreachable:
+            return _Status(
+                waiting,
+                line="I can't send this right now. I'll keep trying; you don't need to do "
+                "anything.",
+            )
+        case State.QUEUED | State.CREATING:
+            return _Status(waiting, word="Sending your request…")
+        case State.UNCONFIRMED:
+            return _Status(":question:", line=_unconfirmed(job, presenter.noun))
+        case State.RUNNING if job.held_by is not None or job.unreachable:
+            return _Status(running, line=_unread(job))
+        case State.RUNNING if job.waits_for is not None:
+            named = short_name(replica) or "The replica"
+            line = f"{named} is still training. The {presenter.noun} starts when it's ready."
+            return _Status(running, line=line)
+        case State.RUNNING if job.unusual:
+            more = " is taking longer than usual. I'm still checking."
+            return _Status(running, more, line=_since(job))
+        case State.RUNNING:
+            return _running(job, presenter, running)
+        case State.OVERDUE:
+            line = "This is taking far longer than usual. I'll keep checking now and then."
+            return _Status(":turtle:", line=line)
+        case State.SUCCEEDED:
+            ready = presenter.ready(job)
+            return _Status(":white_check_mark:", f"{ready}." if ready else "")
+        case State.FAILED:
+            return _failed(job, retry, names)
+
+
+def _running(job: Job, presenter: Presenter, emoji: str) -> _Status:
+    usual = job.typical_duration
+    if usual is not None:
+        more = f", usually about {brief(usual)}"
+    else:
+        more = " takes hours" if presenter.slow else ""
+    return _Status(emoji, f"{more}. I'll reply here.", _since(job) if presenter.slow else "")
+
+
+def _failed(job: Job, retry: str | None, names: Mapping[str, str]) -> _Status:
+    emoji, more = ":x:", ""
+    if job.deleted:
+        emoji, more = ":wastebasket:", " at the video service"
+    elif job.failure in STOPPED:
+        by_admin = job.failure is Failure.STOPPED_BY_ADMIN
+        emoji, more = ":no_entry_sign:", " by an admin" if by_admin else " following"
+    elif job.failure in NOT_APPROVED:
+        emoji, more = ":no_entry_sign:", decided_by(job, names)
+    elif job.failure in CANCELLED:
+        emoji = ":no_entry_sign:"
+    if retry is not None:
+        more += f" · {anchor(retry, 'Retried here') if retry else 'Retried'}"
+    return _Status(emoji, more)
+
+
+def _unconfirmed(job: Job, noun: str) -> str:
+    if not job.asked:
+        why = ", so that nobody pays twice" if job.asked_at is None else ""
+        return (
+            "The video service gave no clear answer. I'm waiting for it to confirm before "
+            f"anything is sent again{why}."
+        )
+    return (
+        f"We don't know whether this {noun} was created. My question needs an answer: it is in "
+        "this thread, or with others in that of an earlier request."
+    )
+
+
+def _unread(job: Job) -> str:
+    if job.held_until is None:
+        return "I can't check this right now. I'll keep trying."
+    return f"The video service asks me to wait. Next check: {date(job.held_until)}."
+
+
+def _held(job: Job) -> str:
+    """Return what a queued job waits for. It holds however often it is tried without success."""
+    further = ""
+    match job.held_by:
+        case Failure.KEY_REJECTED:
+            why, further = f"{KEY_REFUSED}. {CONTACT_OPERATOR}", ", then every few minutes"
+        case Failure.SERVICE_DOWN:
+            return "The video service is down. I'll send this when it's back."
+        case Failure.SERVICE_TROUBLE:
+            why = "The video service had trouble with another request like this."
+        case Failure.OUT_OF_CREDIT:
+            why = f"{OUT_OF_CREDIT}. {CONTACT_ACCOUNT}"
+            further = ", then every few minutes, and at once with the next request"
+        case _:
+            why = "The video service asks me to wait."
+    when = f"Next try: {date(job.held_until)}{further}. " if job.held_until is not None else ""
+    return f"{why} {when}I'll keep trying for a day, so you don't need to ask again."
+
+
+def _since(job: Job) -> str:
+    if job.started_at is None:
+        return ""
+    usual = job.typical_duration
+    usually = f", usually about {brief(usual)}" if usual is not None and job.unusual else ""
+    return f"Started {ago(job.started_at)}{usually}.{' Slower than 9 of 10.' if job.slow else ''}"
+
+
+def _progress(job: Job, presenter: Presenter) -> tuple[str, str]:
+    """Return how far a running job is: with a bar, and in figures alone for those who listen."""
+    is_shown = job.state is State.RUNNING and not job.unreachable and job.waits_for is None
+    progress = presenter.progress(job) if is_shown else None
+    if progress is None:
+        return "", ""
+    done, total = progress
+    figures = f"{done}% done." if total == _HUNDRED else f"{done} of {total} steps done."
+    full = round(_BAR_WIDTH * done / total)
+    return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {figures}", figures
+
+
+# ── Small print ───────────────────────────────────────────────────────────────────────────────
+
+
+def _small_print(
+    job: Job, presenter: Presenter, replica: str, names: Mapping[str, str]
+) -> list[str]:
+    """Return the lines of small print, in mrkdwn."""
+    who = f"Requested by {names[job.user]}" if job.user in names else ""
+    with_replica = f"Replica: {named}" if (named := short_name(replica)) else ""
+    by = decided_by(job, names)
+    approved = f"Approved{by}" if by and job.failure not in NOT_APPROVED else ""
+    lines = [_orphaned(job, presenter.noun), joined([who, approved, with_replica], by=" · ")]
+    return [line for line in lines if line]
+
+
+def decided_by(job: Job, names: Mapping[str, str]) -> str:
+    """Return who decided about a request that needed approval, as the rest of a sentence.
+
+    "" if nobody did, or their name is not among ``names``.
+    """
+    user = job.approval.decided_by if job.approval is not None else None
+    return f" by {names[user]}" if user is not None and user in names else ""
+
+
+def _orphaned(job: Job, noun: str) -> str:
+    """Return that earlier create calls made something after all, which its details name."""
+    match len(job.orphaned_ids):
+        case 0:
+            return ""
+        case 1:
+            return f"An earlier {noun} was created after all and may be charged too: see *Details*."
+        case number:
+            return (
+                f"{number} earlier {noun}s were created after all and may be charged too: "
+                "see *Details*."
+            )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "…")) else f"{text}."
+
+
+# ── Why it failed ─────────────────────────────────────────────────────────────────────────────
+
+
+def _service_reason(job: Job) -> str:
+    """Return what the service said about a failure, in its own words; "" if it said nothing new."""
+    if job.state is not State.FAILED:
+        return ""
+    if job.failure is Failure.DECLINED:  # it is the approver's reason
+        return cut(job.reason, _MAX_REASON)
+    if job.reason.startswith(_OURS) and job.reason != WITHHELD:
+        return ""
+    said = cut(" ".join(only_hosts(job.reason).split()), _MAX_REASON)
+    # "The video was deleted" is no more than the message itself says.
+    is_known = job.deleted and "deleted" in said.casefold() and len(said.split()) <= _FEW_WORDS
+    return "" if is_known else said
+
+
+def explanation(job: Job, presenter: Presenter, *, this: str) -> str:
+    """Return why a job failed: the service's own words, and what they mean; "" if it did not.
+
+    ``this`` is what the reader calls the job's card: "this message" on the card itself.
+    """
+    if job.state is not State.FAILED:
+        return ""
+    said = _service_reason(job)
+    # What stands for a reason that is withheld is no quotation.
+    quoted = f"“{said}”" if said not in {"", WITHHELD} else said
+    return joined([quoted, _meaning(job, presenter, this)], by=" ")
+
+
+def _meaning(job: Job, presenter: Presenter, this: str) -> str:
+    """Return what a failure means beside the service's own words, and what to do; "" if nothing."""
+    noun, created = presenter.noun, _created_nothing(job)
+    match job.failure:
+        case Failure.SERVICE_FAILED | None if job.deleted or _service_reason(job):
+            return presenter.advice(job)
+        case Failure.SERVICE_FAILED | None:
+            return "The video service didn't say why."
+        case Failure.REFUSED:
+            why = "" if _service_reason(job) else " and didn't say why"
+            return f"The video service refused the request{why}; {created}."
+        case Failure.KEY_REJECTED:
+            return f"{KEY_REFUSED}; {created}. {CONTACT_OPERATOR}"
+        case Failure.OUT_OF_CREDIT:
+            return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT} {_ONCE_PAID}"
+        case Failure.UNREACHABLE | Failure.SERVICE_DOWN | Failure.SERVICE_TROUBLE:
+            return (
+                "I couldn't send this to the video service in time, so I stopped trying; "
+                f"{created}."
+            )
+        case Failure.NOT_FOUND:
+            return f"The video service can't find this {noun} any more. It may have been deleted."
+        case Failure.TIMED_OUT:
+            return (
+                "It took far too long, so I stopped checking. It may still be created and charged."
+            )
+        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED if not job.attempts:
+            return _unapproved(job, noun)
+        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
+            return "It may still be created and charged."
+        case _:  # a person cancelled it, or nobody approved or said anything
+            unknown = f"We don't know whether this {noun} was created"
+            if job.failure is Failure.UNANSWERED:
+                unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
+            return f"{unknown}. If it turns up, {this} will say so."
+
+
+def _unapproved(job: Job, noun: str) -> str:
+    """Return that a request was not approved and made nothing, as far as is known."""
+    if job.copied:
+        return (
+            f"The request comes from a backup: the {noun} may have been approved and created "
+            "since then."
+        )
+    return "Nothing was created."
+
+
+def _created_nothing(job: Job) -> str:
+    """Return that a job's last create call made nothing, and what is known of the others.
+
+    Only *Create again* follows a call of which it is unknown what it made. Those that are known to
+    have made something are named on the card.
+    """
+    if job.asked_at is None:
+        return "nothing was created"
+    if job.orphaned_ids:
+        return "this attempt created nothing"
+    return "this attempt created nothing, but an earlier one may have"

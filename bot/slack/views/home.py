@@ -1,0 +1,334 @@
+"""What the Home tab shows: requests, replicas, and for admins how it all goes.
+
+A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-views.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bot.model import Job, State
+from bot.slack.views.blocks import (
+    MAX_SECTION,
+    Json,
+    actions,
+    ago,
+    brief,
+    bullets,
+    button,
+    context,
+    cut,
+    date,
+    element,
+    joined,
+    modal,
+    mrkdwn,
+    option,
+    paragraph,
+    plain,
+    rich,
+    section,
+    title,
+    words,
+)
+from bot.slack.views.buttons import (
+    CHANGE_LIMITS,
+    CHOOSE_MONTH,
+    OPEN_CREATE,
+    OPEN_SPENDING,
+    OPEN_TRAIN,
+    TURN_PAGE,
+    approval_buttons,
+    card_buttons,
+    question_buttons,
+)
+from bot.slack.views.card import KEY_REFUSED
+from bot.slack.views.limits import WORDS, change_words, value_words
+from bot.slack.views.presenters import Presenter, Presenters, state_word
+from bot.store import LimitsInForce, MonthSpending, PastChange, PersonSpending, month_start
+
+PAGE: Final = 10
+"""Jobs on a page: each has up to three blocks, and a line between it and the next."""
+MAX_REPLICAS: Final = 20
+MAX_QUESTIONS: Final = 7
+"""Of each sort: three blocks each. With everything else, a view has room for these."""
+_MAX_LINE: Final = 200
+MAX_PAST: Final = 5
+"""Changes of limits that are shown."""
+MONTH: Final = "month"
+"""The id of the block with the menu of months."""
+_MONTHS: Final = 12
+_TOP: Final = 5
+_MAX_PEOPLE: Final = 1_000
+_PER_SECTION: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the whole bot is."""
+
+    used: int
+    """Requests that count for this day, in UTC."""
+    limit: int
+    unsent: int
+    """Messages that wait to be posted."""
+    key_refused: bool
+    no_credit: bool
+    """Whether the service has refused to create something for lack of credit."""
+    next_try: datetime | None
+    """When the next call finds out whether there is credit again."""
+    slowed_down: bool
+    """Whether the service has asked to wait before it creates more."""
+    down_since: datetime | None = None
+    """Since when the service is down; None if it is not."""
+    waiting: int = 0
+    """Requests that wait for it to come back."""
+    to_approve: int = 0
+    """Requests that wait for approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminContent:
+    """What admins see."""
+
+    health: Health
+    spending: MonthSpending
+    """Of this month."""
+    in_force: LimitsInForce
+    past: Sequence[PastChange] = ()
+    """The last changes of limits, newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeContent:
+    """What a Home tab shows."""
+
+    jobs: Sequence[Job]
+    """Those of the page."""
+    page: int
+    more: bool
+    """Whether there are jobs after these."""
+    replicas: Sequence[str]
+    """The labels of those that everyone can use."""
+    retried: Collection[str] = ()
+    """The ids of those jobs that were retried."""
+    questions: Sequence[Job] = ()
+    """Jobs of others that wait for an answer, for admins."""
+    to_approve: Sequence[Job] = ()
+    """Jobs of others that this person may approve."""
+    admin: AdminContent | None = None
+    """What admins see besides."""
+
+
+def home_view(content: HomeContent, presenters: Presenters, command: Callable[[str], str]) -> Json:
+    """Return the view; ``command`` gives the name of a kind's command."""
+    create, train = (presenter.noun for presenter in list(presenters.values())[:2])
+    top = [
+        button(f"Create a {create}", OPEN_CREATE, style="primary"),
+        button(f"Train a {train}", OPEN_TRAIN),
+    ]
+    blocks: list[Json] = [actions(top), _heading("Your requests")]
+    known = [job for job in content.jobs if job.kind in presenters]
+    for number, job in enumerate(known):
+        blocks += [{"type": "divider"}] if number else []
+        blocks += _job(job, presenters[job.kind], is_retried=job.id in content.retried)
+    if not known:
+        blocks.append(
+            section(
+                f"Nothing here yet. Type `{command(create)}` in a channel, or press a button above."
+            )
+        )
+    turns = []
+    if content.page > 0:
+        turns.append(button("Newer", f"{TURN_PAGE}_back", value=str(content.page - 1)))
+    if content.more:
+        turns.append(button("More", f"{TURN_PAGE}_on", value=str(content.page + 1)))
+    if turns:
+        blocks += [{"type": "divider"}, actions(turns)]
+    blocks.append(_heading(f"{train.capitalize()}s everyone here can use"))
+    if content.replicas:
+        items = [paragraph(words(cut(label, _MAX_LINE))) for label in content.replicas]
+        blocks.append(rich(bullets(items)))
+    else:
+        blocks.append(section(f"None yet. Train one, or add one with `{command(train)} add <id>`."))
+    asked = [job for job in content.questions if job.kind in presenters]
+    if asked:
+        blocks.append(_heading("Questions waiting for an answer"))
+    for job in asked:
+        blocks += _question(job, presenters[job.kind])
+    waiting = [job for job in content.to_approve if job.kind in presenters]
+    if waiting:
+        blocks.append(_heading("Requests waiting for your approval"))
+    for job in waiting:
+        blocks += _to_approve(job, presenters[job.kind])
+    if content.admin is not None:
+        blocks += [_heading("For admins"), *admin_sections(content.admin)]
+    return {"type": "home", "blocks": blocks}
+
+
+def _heading(text: str) -> Json:
+    return {"type": "header", "text": plain(text, 150)}
+
+
+def _job(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
+    name = title(presenter.name(job)) or f"Untitled {presenter.noun}"
+    # In rich text a name is shown letter for letter.
+    line = paragraph(words(name, bold=True), words(f" · {state_word(job, presenter)}"))
+    asked = f"{presenter.noun.capitalize()} · requested {date(job.created_at)}"
+    if job.channel.startswith(("C", "G")):
+        asked += f" in <#{job.channel}>"
+    buttons = card_buttons(job, presenter, is_retried=is_retried)
+    if job.state is State.UNCONFIRMED and job.asked:
+        buttons = question_buttons(job, presenter)
+        asked = f"We don't know whether this {presenter.noun} was created. {asked}"
+    return [rich(line), context(mrkdwn(asked)), actions(buttons)]
+
+
+def _question(job: Job, presenter: Presenter) -> list[Json]:
+    """Return the question about somebody else's job: a script is shown to its author alone."""
+    unread = replace(job, params={at: job.params[at] for at in job.params if at != "script"})
+    name = title(presenter.name(unread)) or f"A {presenter.noun} without a name"
+    asked = f"We don't know whether this {presenter.noun} was created. Requested by <@{job.user}>"
+    return [
+        rich(paragraph(words(name, bold=True))),
+        context(mrkdwn(f"{asked} {date(job.created_at)}")),
+        actions(question_buttons(job, presenter)),
+    ]
+
+
+def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
+    """Return somebody else's job that waits for approval: all of it is in its details."""
+    name = title(presenter.name(job)) or f"A {presenter.noun} without a name"
+    asked = f"{presenter.noun.capitalize()} · requested by <@{job.user}> {date(job.created_at)}"
+    return [
+        rich(paragraph(words(name, bold=True))),
+        context(mrkdwn(asked)),
+        actions(approval_buttons(job)),
+    ]
+
+
+# ── For admins ────────────────────────────────────────────────────────────────────────────────
+
+
+def admin_sections(content: AdminContent) -> list[Json]:
+    """Return the sections for admins: a few blocks, however much there is to say."""
+    change, more = button("Change limits", CHANGE_LIMITS), button("All months", OPEN_SPENDING)
+    blocks = [
+        section(_health(content.health)),
+        {**section(spending_text(content.spending)), "accessory": more},
+        {**section(_limits(content.in_force)), "accessory": change},
+    ]
+    if content.past:
+        said = joined(["Recent changes:", *map(_change, content.past)], MAX_SECTION)
+        blocks.append(context(mrkdwn(said)))
+    return blocks
+
+
+def _limits(in_force: LimitsInForce) -> str:
+    values, lines = in_force.values(), ["*Limits*"]
+    for name, limit in WORDS.items():
+        value = value_words(name, values[name])
+        line = f"{limit.label}: {value if limit.is_list else f'*{value}*'}"
+        if (change := in_force.changes.get(name)) is not None:
+            line += f", changed by <@{change.changed_by}> {ago(change.changed_at)}"
+        lines.append(line)
+    lines.append(
+        "All others come from the settings."
+        if in_force.changes
+        else "All of them come from the settings."
+    )
+    return joined(lines, MAX_SECTION)
+
+
+def _change(past: PastChange) -> str:
+    said = change_words(past.name, past.before, past.after)
+    return f"<@{past.changed_by}> {said}, {ago(past.changed_at)}"
+
+
+def _health(health: Health) -> str:
+    service = (
+        f":x: {KEY_REFUSED}: it needs a working one."
+        if health.key_refused
+        else ":white_check_mark: The video service accepts this bot's key."
+    )
+    if health.no_credit:
+        service += "\n:x: The video service says that there is no credit left. Requests wait."
+        if health.next_try is not None:
+            service += f" Next try: {date(health.next_try)}, or at once with the next request."
+    if health.down_since is not None:
+        service = f":x: The video service is down, since {date(health.down_since)}."
+        if health.waiting:
+            service += f" Requests waiting for it: {health.waiting:,}. They go on by themselves."
+    if health.slowed_down:
+        service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
+    posted = ":white_check_mark: Every message is posted."
+    if health.unsent:
+        posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
+    if health.to_approve:
+        posted += f"\n:hourglass: Requests waiting for approval: {health.to_approve:,}."
+    used = f"Requests today (UTC): {health.used:,} of {health.limit:,}."
+    return f"{used}\n{service}\n{posted}"
+
+
+def spending_text(spending: MonthSpending) -> str:
+    """Return what was spent this month: all of it, and by those who spent most."""
+    people = [_person(each) for each in spending.people[:_TOP]]
+    if (others := len(spending.people) - _TOP) > 0:
+        people.append(f"and {others:,} more {'person' if others == 1 else 'people'}")
+    return joined(["*Spending this month*", f"{_total(spending)}.", *people], MAX_SECTION)
+
+
+def spending_modal(spending: MonthSpending, now: datetime) -> Json:
+    """Return the modal for a month, with a menu of those before ``now``."""
+    months = {_value(each): _option(each) for each in _months(now)}
+    chosen = months.setdefault(_value(spending.since), _option(spending.since))
+    menu = element("static_select", CHOOSE_MONTH, options=[*months.values()], initial_option=chosen)
+    people = [_person(each) for each in spending.people[:_MAX_PEOPLE]]
+    blocks = [{**actions([menu]), "block_id": MONTH}, section(f"*{_total(spending)}*")]
+    blocks += [
+        section(joined(people[at : at + _PER_SECTION], MAX_SECTION))
+        for at in range(0, len(people), _PER_SECTION)
+    ]
+    return modal("", "Spending", close="Close", blocks=blocks)
+
+
+def month_named(value: str, now: datetime) -> datetime:
+    """Return the month that was chosen in the menu; this one if there is none of that name."""
+    return next((each for each in _months(now) if _value(each) == value), now)
+
+
+def spent(person: PersonSpending) -> str:
+    """Return what somebody asked for, in words: "3 videos, about 4 min spoken, 1 training"."""
+    parts = []
+    if person.videos:
+        parts.append("1 video" if person.videos == 1 else f"{person.videos:,} videos")
+    if person.videos and person.spoken:
+        parts.append(f"about {brief(person.spoken)} spoken")
+    if person.trainings:
+        parts.append("1 training" if person.trainings == 1 else f"{person.trainings:,} trainings")
+    return ", ".join(parts)
+
+
+def _total(spending: MonthSpending) -> str:
+    return spent(spending.total) or "Nothing was created"
+
+
+def _person(person: PersonSpending) -> str:
+    return f"<@{person.user}>: {spent(person)}"
+
+
+def _months(now: datetime) -> list[datetime]:
+    """Return the first moments of the last months, newest first."""
+    months = [month_start(now)]
+    while len(months) < _MONTHS:
+        months.append(month_start(months[-1] - timedelta(days=1)))
+    return months
+
+
+def _value(month: datetime) -> str:
+    return month.strftime("%Y-%m")
+
+
+def _option(month: datetime) -> Json:
+    return option(month.strftime("%B %Y"), _value(month))

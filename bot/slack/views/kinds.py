@@ -1,0 +1,185 @@
+"""How videos and replicas look in Slack."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bot.kinds.answers import progress
+from bot.kinds.video import BACKGROUNDS, is_replica_id
+from bot.links import show_link
+from bot.model import Failure, Job, State
+from bot.slack.views.blocks import Json, button, link, one_line, spoken
+from bot.slack.views.buttons import ANOTHER, CHECK_NOW, MAKE_VIDEO
+from bot.slack.views.presenters import Clip, script_of
+
+# What the service's sentences usually mean: the first pattern that matches counts.
+_ADVICE: Final = tuple(
+    (re.compile(pattern), meaning)
+    for pattern, meaning in (
+        (
+            r"consent.* (not|missing|without)|(no|missing|without) .*consent",
+            "the consent statement is neither at the beginning nor in a video of its own.",
+        ),
+        (
+            r"(not|unable to|fail\w* to) (be )?(reach|access|download|fetch)|not (public|access)",
+            "the link has to work for anyone, without signing in, for about 24 hours.",
+        ),
+        (
+            r"(video|footage|file) .*(too (large|big)|larger than|exceeds)",
+            "the file is larger than 750 MB.",
+        ),
+        (r"codec|h\.?264", "the file isn't an H.264 mp4."),
+        (
+            r"\bfps\b|frame ?rate|frames (per|a) second",
+            "the footage has fewer than 25 frames a second.",
+        ),
+        (
+            r"training (video|footage) .*(too short|shorter than)",
+            "the footage is shorter than a minute.",
+        ),
+        (
+            r"(two|several|multiple|more than one) (people|persons?|faces)",
+            "more than one person is in the picture.",
+        ),
+        (
+            r"face .*(hidden|covered|not visible|obscured|out of)",
+            "the face was turned away, covered or out of the picture for a while.",
+        ),
+        (r"too dark|unevenly lit|(bad|poor|low) light", "the light was too low or uneven."),
+        (r"nois[ey]", "something other than the voice can be heard."),
+    )
+)
+
+
+class VideoPresenter:
+    """How video jobs look in Slack."""
+
+    noun: Final = "video"
+    slow: Final = False
+    running_word: Final = "Rendering"
+
+    def name(self, job: Job) -> str:
+        """Return its name, or the first line of its script."""
+        return job.params.get("video_name") or one_line(job.params.get("script", ""))
+
+    def replica_id(self, job: Job) -> str | None:
+        """Return the replica that speaks."""
+        return job.params.get("replica_id")
+
+    def details(self, job: Job) -> Mapping[str, str]:
+        """Return its replica's id, how long it speaks, and where its background is."""
+        found = {"Replica ID": job.params.get("replica_id", "")}
+        if script := job.params.get("script"):
+            found["Spoken time"] = f"about {spoken(script)}"
+        return found | {label: show_link(url) for label, url in self.given_links(job).items()}
+
+    def given_links(self, job: Job) -> Mapping[str, str]:
+        """Return the link to its background."""
+        given = [job.params[name] for name in BACKGROUNDS if name in job.params]
+        return {"Background": given[0]} if given else {}
+
+    def links(self, job: Job) -> Mapping[str, str]:
+        """Return where it can be watched and downloaded."""
+        if job.state is not State.SUCCEEDED or job.snapshot is None:
+            return {}  # a hosted_url is there from the start, and even after a failure
+        facts = job.snapshot.facts
+        labels = {"Watch": "hosted_url", "Download": "download_url"}
+        found = {label: link(facts.get(field, "")) for label, field in labels.items()}
+        return {label: url for label, url in found.items() if url is not None}
+
+    def clip(self, job: Job) -> Clip | None:
+        """Return the video itself."""
+        url = self.links(job).get("Download")
+        return None if url is None else Clip(url, "Here's the video.")
+
+    def transcript(self, job: Job) -> str:
+        """Return the script that was asked for."""
+        return script_of(job, job.snapshot)
+
+    def progress(self, job: Job) -> tuple[int, int] | None:
+        """Return how far it is, where the service says so."""
+        return progress(job.snapshot.facts.get("generation_progress", "")) if job.snapshot else None
+
+    def ready(self, job: Job) -> str:
+        """Return what to do if the service gave no link."""
+        return "" if self.links(job) else ", but the video service gave no link that I can show"
+
+    def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
+        """Return nothing: no sentence of the service about videos needs an explanation."""
+        return ""
+
+    def next_steps(self, job: Job) -> Sequence[Json]:
+        """Return a button that asks for its links, if there are none."""
+        return () if self.links(job) else (button("Check now", CHECK_NOW, value=job.id),)
+
+    def more_steps(self, job: Job) -> Sequence[Json]:
+        """Return a button that opens the form with the same input."""
+        return () if job.erased else (button("Another like this", ANOTHER, value=job.id),)
+
+
+class ReplicaPresenter:
+    """How replica jobs look in Slack."""
+
+    noun: Final = "replica"
+    slow: Final = True
+    running_word: Final = "Training"
+
+    def name(self, job: Job) -> str:
+        """Return its name."""
+        return job.params.get("replica_name", "")
+
+    def replica_id(self, job: Job) -> str | None:  # noqa: ARG002 - the same for all
+        """Return None: it uses no other replica."""
+        return None
+
+    def details(self, job: Job) -> Mapping[str, str]:
+        """Return where its footage is."""
+        return {label: show_link(url) for label, url in self.given_links(job).items()}
+
+    def given_links(self, job: Job) -> Mapping[str, str]:
+        """Return the links to its footage."""
+        labels = {"train_video_url": "Footage", "consent_video_url": "Consent video"}
+        return {label: job.params[field] for field, label in labels.items() if field in job.params}
+
+    def links(self, job: Job) -> Mapping[str, str]:
+        """Return where its thumbnail can be watched."""
+        if job.state is not State.SUCCEEDED or job.snapshot is None:
+            return {}
+        url = link(job.snapshot.facts.get("thumbnail_video_url", ""))
+        return {} if url is None else {"Preview replica": url}
+
+    def clip(self, job: Job) -> Clip | None:
+        """Return its thumbnail, which is a short video."""
+        url = self.links(job).get("Preview replica")
+        return None if url is None else Clip(url, "Here's a preview of the replica.")
+
+    def transcript(self, job: Job) -> str:  # noqa: ARG002 - the same for all
+        """Return nothing: it has not spoken yet."""
+        return ""
+
+    def progress(self, job: Job) -> tuple[int, int] | None:
+        """Return how far it is, where the service says so."""
+        return progress(job.snapshot.facts.get("training_progress", "")) if job.snapshot else None
+
+    def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
+        """Return who can use it."""
+        return " to use by everyone in this workspace"
+
+    def advice(self, job: Job) -> str:
+        """Return what the service's sentence about a failed training usually means."""
+        if job.failure is not Failure.SERVICE_FAILED:
+            return ""  # the reason is not about the footage
+        said = job.reason.casefold()
+        meaning = next((meaning for pattern, meaning in _ADVICE if pattern.search(said)), "")
+        return f"Usually that means: {meaning}" if meaning else ""
+
+    def next_steps(self, job: Job) -> Sequence[Json]:
+        """Return the button that opens the form for a video with it."""
+        if job.remote_id is None or not is_replica_id(job.remote_id):
+            return ()
+        label = "Use in a video"
+        return [button(label, MAKE_VIDEO, value=job.remote_id, style="primary")]
+
+    def more_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - the same for all
+        """Return nothing more."""
+        return ()

@@ -1,0 +1,238 @@
+"""What people are told about limits: their names, what is left of them, what they refuse."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from bot.setting_values import LONGEST_SCRIPT
+from bot.slack.views.blocks import date, listed, time_of_day
+from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
+
+OPERATOR: Final = "the person who runs this bot"
+"""Who is asked where there are no admins."""
+NOT_CHECKED: Final = (
+    "I couldn't check with Slack whether you can do that. Please try again in a moment."
+)
+_MONTHLY: Final = (Limit.PER_USER_PER_MONTH, Limit.PER_MONTH)
+_OF_ALL: Final = (Limit.PER_DAY, Limit.PER_MONTH)
+_FEW: Final = 2
+_SMALL_SHARE: Final = 5  # a fifth
+_MAX_LISTED: Final = 10
+
+
+class GroupProblem(Enum):
+    """Why it is not known who is in a user group."""
+
+    HIDDEN = "hidden"
+    """Slack does not let the bot see it."""
+    NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The user groups that a person is in, of those that limits name."""
+
+    groups: frozenset[str] = frozenset()
+    problem: GroupProblem | None = None
+    """What hindered to find out about all of them."""
+
+
+def limit_sentence(
+    reached: LimitReached, resets: str, person: str = "You", who: str = OPERATOR
+) -> str:
+    """Return which limit is reached, when there is room again, and what else to do.
+
+    ``resets`` is what one of the next two functions returns; ``person`` begins a sentence about the
+    person whose limit it is; ``who`` can raise it.
+    """
+    one = reached.maximum == 1
+    number = f"{reached.maximum:,} request" + ("" if one else "s")
+    begin = "You've reached your" if person == "You" else f"{person} has reached their"
+    begin = "Your workspace has reached its" if reached.limit in _OF_ALL else begin
+    if reached.limit is Limit.OPEN_PER_USER:
+        again = "when it's done" if one else "when one of them is done"
+        text = f"{begin} limit of {number} in progress. Try again {again}."
+    else:
+        period = "month" if reached.limit in _MONTHLY else "day"
+        text = f"{begin} limit of {number} a {period}. It resets {resets}."
+    return f"{text} If you need more, ask {who}."
+
+
+def resets_in_form(reached: LimitReached, zone: tzinfo | None) -> str:
+    """Return when a limit resets in a person's time zone, in plain text; UTC if it is not known.
+
+    Errors in a form are plain text, without Slack's dates:
+    https://docs.slack.dev/surfaces/modals#displaying_errors
+    """
+    if reached.resets_at is None:
+        return ""
+    moment = reached.resets_at.astimezone(zone or UTC)
+    at = f"at {moment:%I:%M %p}".replace("at 0", "at ") + ("" if zone else " UTC")
+    return f"on {moment:%B} {moment.day} {at}" if reached.limit in _MONTHLY else at
+
+
+def resets_in_message(reached: LimitReached) -> str:
+    """Return when a limit resets in each reader's time zone, in mrkdwn."""
+    if reached.resets_at is None:
+        return ""
+    if reached.limit in _MONTHLY:
+        return date(reached.resets_at)
+    return f"at {time_of_day(reached.resets_at)}"
+
+
+def left_sentences(found: Sequence[Left]) -> list[str]:
+    """Return what is left of each limit of which little is left."""
+    return [
+        _left_sentence(each)
+        for each in found
+        if each.number <= max(_FEW, each.maximum // _SMALL_SHARE)
+    ]
+
+
+def _left_sentence(left: Left) -> str:
+    """Return in mrkdwn what is left, and until when: a limit's day is not that of its reader."""
+    is_of_all, is_monthly = left.limit in _OF_ALL, left.limit in _MONTHLY
+    until = f"until {date(left.resets_at) if is_monthly else time_of_day(left.resets_at)}"
+    if left.maximum == 1:
+        who = "Your workspace" if is_of_all else "You"
+        return f"{who} can make {'1' if left.number else 'no'} request {until}."
+    whose, period = "your workspace's" if is_of_all else "your", "month" if is_monthly else "day"
+    number = f"{left.number:,}" if left.number else "None"
+    verb = "is" if left.number == 1 else "are"
+    return f"{number} of {whose} {left.maximum:,} requests a {period} {verb} left {until}."
+
+
+# ── Who, where and how long ───────────────────────────────────────────────────────────────────
+
+
+def bound_error(outside: NotAllowed, script: str, membership: Membership, who: str) -> str:
+    """Return why a request is not within a bound. ``who`` can change that."""
+    match outside.bound:
+        case Bound.PERSON:
+            return person_sentence(membership, who)
+        case Bound.CHANNEL:
+            return channel_sentence([], who)
+        case Bound.SCRIPT:
+            return too_long(script, outside.limits.max_script, who)
+
+
+def person_sentence(membership: Membership, who: str) -> str:
+    """Return why a person may not ask for something that only some may ask for."""
+    match membership.problem:
+        case GroupProblem.NO_ANSWER:
+            return NOT_CHECKED
+        case GroupProblem.HIDDEN:
+            return (
+                "Slack doesn't let me see who is in the user group that can do that. Please tell "
+                f"{who}: the app needs the scope usergroups:read."
+            )
+    return f"Only some people here can do that. Please ask {who}."
+
+
+def channel_sentence(allowed: Sequence[str], who: str) -> str:
+    """Return that a channel is not posted in. ``allowed`` are names or mentions of others."""
+    where = (
+        f"Use {listed(allowed, 'or')}, or a direct message with me."
+        if allowed
+        else ("Choose another one, or leave the field empty for a direct message.")
+    )
+    return f"I don't post in this channel. {where} To use it here, ask {who}."
+
+
+def groups_asked(limits: Limits, kind: str, user: str) -> frozenset[str]:
+    """Return the user groups of which it matters whether a person is in them."""
+    if limits.allows_person(kind, user, frozenset()):
+        return frozenset()
+    return frozenset(each for each in limits.users(kind) if each.startswith("S"))
+
+
+def too_long(script: str, max_script: int, who: str) -> str:
+    """Return that a script has too many characters. ``who`` can raise the limit, up to a point."""
+    remedy = f"shorten it, or ask {who} to raise the limit"
+    if max_script >= LONGEST_SCRIPT:
+        remedy = "shorten it"
+    return f"The script has {len(script):,} characters. The limit is {max_script:,}: {remedy}."
+
+
+class LimitWords(NamedTuple):
+    """What a limit is called."""
+
+    label: str
+    """Of its field, and before its value."""
+    named: str
+    """In the middle of a sentence."""
+    empty: str
+    """What it says where there is no value."""
+    unit: str = ""
+    is_list: bool = False
+
+
+WORDS: Final[Mapping[str, LimitWords]] = MappingProxyType(
+    {
+        "MAX_PER_USER_PER_DAY": LimitWords(
+            "Requests per person and day", "requests per person and day", "no limit"
+        ),
+        "MAX_PER_USER_PER_MONTH": LimitWords(
+            "Requests per person and month", "requests per person and month", "no limit"
+        ),
+        "MAX_OPEN_PER_USER": LimitWords(
+            "Requests in progress per person", "requests in progress per person", "no limit"
+        ),
+        "MAX_PER_DAY": LimitWords(
+            "Requests per workspace and day", "requests per workspace and day", "no limit"
+        ),
+        "MAX_PER_MONTH": LimitWords(
+            "Requests per workspace and month", "requests per workspace and month", "no limit"
+        ),
+        "MAX_SCRIPT": LimitWords("Longest script", "the longest script", "no limit", " characters"),
+        "VIDEO_USERS": LimitWords(
+            "Who can create videos", "who can create videos", "everyone", is_list=True
+        ),
+        "TRAINING_USERS": LimitWords(
+            "Who can train replicas", "who can train replicas", "everyone", is_list=True
+        ),
+        "ALLOWED_CHANNELS": LimitWords(
+            "Channels to post in", "the channels to post in", "all channels", is_list=True
+        ),
+    }
+)
+"""By the name of the setting, in the order in which they are shown."""
+
+
+def value_words(name: str, value: str) -> str:
+    """Return the value of a limit in mrkdwn; ``value`` is as it would stand in the setting."""
+    words = WORDS[name]
+    if not value:
+        return words.empty
+    if value.isdecimal():
+        return f"{int(value):,}{words.unit}"
+    shown = [mention(each) for each in value.split(",")]
+    if len(shown) > _MAX_LISTED:
+        shown = [*shown[: _MAX_LISTED - 1], f"{len(shown) - _MAX_LISTED + 1} more"]
+    return listed(shown, "and")
+
+
+def change_words(name: str, before: str, after: str) -> str:
+    """Return what was done to a limit, as a sentence without its subject."""
+    named, old, new = WORDS[name].named, value_words(name, before), value_words(name, after)
+    if WORDS[name].is_list:
+        return f"changed {named} from {old} to {new}"
+    if not before:
+        return f"limited {named} to {new}"
+    if not after:
+        return f"removed the limit on {named}, which was {old}"
+    verb = "raised" if int(after) > int(before) else "lowered"
+    return f"{verb} {named} from {int(before):,} to {new}"
+
+
+def mention(identifier: str) -> str:
+    """Return a person, a user group or a channel in mrkdwn.
+
+    https://docs.slack.dev/messaging/formatting-message-text
+    """
+    if identifier.startswith("S"):
+        return f"<!subteam^{identifier}>"
+    return f"<#{identifier}>" if identifier.startswith(("C", "G")) else f"<@{identifier}>"

@@ -1,0 +1,191 @@
+"""The question whether create calls made something: a pure function of deliveries and jobs."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from bot.model import Delivery, Job, Settlement
+from bot.slack.views.blocks import (
+    MAX_SECTION,
+    MAX_TEXT,
+    Message,
+    actions,
+    bullets,
+    context,
+    joined,
+    listed,
+    mrkdwn,
+    paragraph,
+    rich,
+    section,
+    title,
+    unformatted,
+    words,
+)
+from bot.slack.views.buttons import list_buttons, question_buttons
+from bot.slack.views.presenters import Presenter, Presenters
+from bot.store import Asked
+
+MAX_LISTED: Final = 20
+_LOOK_FOR_EACH: Final = (
+    "The video service gave no clear answers. Please check your account there, then press "
+    "*Answer each*: say which ones you found, and which ones to create again (you may be charged "
+    "twice) or to cancel."
+)
+_HOW: Final = {
+    Settlement.FOUND: "found",
+    Settlement.TURNED_UP: "turned up after all",
+    Settlement.CREATED_AGAIN: "to be created again",
+    Settlement.CANCELLED: "cancelled",
+    Settlement.UNANSWERED: "closed without an answer",
+    Settlement.ASKED_AGAIN: "asked again",
+}
+_ASKED_BEFORE: Final = "I'm asking again because nobody has answered yet."
+_ADMINS_WERE_ASKED: Final = (
+    "I asked the admins first, who can look there. The person who asked can answer too."
+)
+
+
+def question(
+    delivery: Delivery,
+    job: Job,
+    presenter: Presenter,
+    admins: Collection[str] = (),
+    *,
+    admins_first: bool = False,
+) -> Message:
+    """Return the question, or how it was settled.
+
+    An open one mentions the requester and the admins once each: they can answer it. With
+    ``admins_first``, the first one mentions the admins alone, where they can see it. Nobody is
+    pinged by the edit that says how it was settled.
+    """
+    noun, name = presenter.noun, title(presenter.name(job))
+    if delivery.settled_as is None:
+        is_first = admins_first and job.asked == 1
+        asked, who_else = _who(delivery, job, admins, admins_first=is_first)
+        head = f"{asked} *We don't know whether this {noun} was created.*"
+        body = _what_to_do(job, noun, who_else)
+        small = (
+            "Without an answer, I'll close this request in a few days."
+            if job.asked > 1
+            else "Without an answer, I'll ask again in a day and close this request after a week."
+        )
+        buttons = question_buttons(job, presenter)
+    else:
+        head = f"*We didn't know whether this {noun} was created.*"
+        body, small, buttons = _settled(delivery.settled_as, delivery.settled_by, noun), "", []
+    blocks = [section(head)]
+    if name:
+        blocks.append(rich(paragraph(words(name, bold=True))))
+    blocks.append(section(body))
+    if buttons:
+        blocks.append(actions(buttons))
+    if small:
+        blocks.append(context(mrkdwn(small)))
+    called = f"{noun.capitalize()}: “{unformatted(name)}”" if name else ""
+    return Message(joined([head, called, body, small]), blocks)
+
+
+def question_list(
+    delivery: Delivery,
+    job: Job,
+    asked: Sequence[Asked],
+    presenters: Presenters,
+    admins: Collection[str] = (),
+    *,
+    admins_first: bool = False,
+) -> Message:
+    """Return one message about several questions to a person, in ``asked``, as ``question`` does.
+
+    ``delivery`` and ``job`` are those of the first one. Each line is a request, open ones first.
+    """
+    in_order = sorted(asked, key=lambda each: (each[0].settled_as is not None, each[1].created_at))
+    lines = in_order[:MAX_LISTED]
+    still = [each for question, each in in_order if question.settled_as is None]
+    nouns = listed(sorted({f"{presenters[each.kind].noun}s" for _, each in asked}), "and")
+    what = f"whether these {len(asked)} {nouns} were created."
+    if still:
+        again = any(each.asked > 1 for each in still)
+        first = admins_first and not again
+        who, who_else = _who(delivery, job, admins, admins_first=first)
+        head = f"{who} *We don't know {what}*"
+        body = joined(
+            [_ASKED_BEFORE if again else "", _LOOK_FOR_EACH, who_else], MAX_SECTION, by=" "
+        )
+        small = (
+            "Without an answer, I'll close these requests in a few days."
+            if again
+            else "Without an answer, I'll ask again in a day and close these requests after a week."
+        )
+    else:
+        head, body, small = f"*We didn't know {what}*", "None of these needs an answer now.", ""
+    more = len(asked) - len(lines)
+    if more:
+        small = joined([f"And {more} more: your Home tab has them all.", small], by=" ")
+    names, items = [], []
+    for each, of in lines:
+        name = title_of(of, presenters[of.kind])
+        how = f" · {_HOW[each.settled_as]}" if each.settled_as is not None else ""
+        names.append(f"• {unformatted(name)}{how}")
+        items.append(paragraph(words(name, bold=not how), *([words(how)] if how else [])))
+    blocks = [section(head), rich(bullets(items)), section(body)]
+    if still:
+        blocks.append(actions(list_buttons(job, still[:MAX_LISTED])))
+    if small:
+        blocks.append(context(mrkdwn(small)))
+    return Message(joined([head, joined(names, MAX_TEXT // 2), body, small]), blocks)
+
+
+def title_of(job: Job, presenter: Presenter) -> str:
+    """Return what names a request among others."""
+    return title(presenter.name(job)) or f"A {presenter.noun} without a name"
+
+
+def _who(
+    delivery: Delivery, job: Job, admins: Collection[str], *, admins_first: bool
+) -> tuple[str, str]:
+    """Return the mentions that a question begins with, and who else may help."""
+    others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
+    # Admins see no direct message of somebody else.
+    is_seen = delivery.channel.startswith(("C", "G")) and not delivery.direct
+    if admins_first and is_seen and others and job.user not in admins:
+        return listed(others, "and"), _ADMINS_WERE_ASKED
+    return f"<@{job.user}>", _who_else(delivery, others)
+
+
+def _what_to_do(job: Job, noun: str, who_else: str) -> str:
+    """Return why there is a question, and what to do about it."""
+    what = (
+        "The video service gave no clear answer. Please check your account there: if the "
+        f"{noun} is there, choose *I found it*. If not, create it again (you may be charged twice) "
+        "or cancel the request."
+    )
+    again = _ASKED_BEFORE if job.asked > 1 else ""
+    return joined([again, what, who_else], MAX_SECTION, by=" ")
+
+
+def _who_else(delivery: Delivery, admins: list[str]) -> str:
+    """Return who else may help."""
+    if not admins:
+        return ""
+    if delivery.direct:
+        return f"No account there? Ask {listed(admins, 'or')}."
+    return f"No account there? {listed(admins, 'and')} can answer too."
+
+
+def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
+    """Return how a question was settled, and by whom."""
+    who = f"<@{user}>" if user is not None else "someone"
+    match settlement:
+        case Settlement.FOUND:
+            return f"Settled: {who} found it."
+        case Settlement.TURNED_UP:
+            return f"Settled: the {noun} turned up after all."
+        case Settlement.CREATED_AGAIN:
+            return f"Settled: {who} chose to create it again."
+        case Settlement.CANCELLED:
+            return f"Settled: {who} cancelled the request."
+        case Settlement.UNANSWERED:
+            return "Closed: there was no answer within a week."
+        case _:
+            return "There was no answer, so I asked again."

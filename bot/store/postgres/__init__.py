@@ -1,0 +1,1 @@
+"""All that concerns PostgreSQL alone."""

@@ -1,0 +1,1147 @@
+"""The PostgreSQL engine: works in a few threads with a connection each, committed in groups."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import IsolationLevel, errors, sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import DictRow, dict_row
+
+from bot.metrics import Metrics
+from bot.store.database import (
+    ANY,
+    DatabaseCorrupt,
+    DatabaseError,
+    DatabaseUnavailable,
+    DatabaseUncertain,
+    Notifications,
+    Query,
+    Row,
+    Topic,
+    Transaction,
+    TransactionBase,
+    Value,
+    to_its_end,
+)
+from bot.store.migrate import MAKE, checksum, pending_steps, steps, tables, warn_of_newer
+from bot.store.postgres.errors import Meaning, connect_problem, describe, meaning_of
+from bot.timings import Timings
+
+Connection: TypeAlias = psycopg.Connection[DictRow]
+_T = TypeVar("_T")
+
+# Of parameters that the URL may set itself:
+# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+_DEFAULTS: Final[Mapping[str, str | int]] = {
+    "application_name": "replica-videos",
+    "connect_timeout": 3,  # seconds, for each host
+    # After a failover, the name may lead to a replica, or a host of several be one.
+    "target_session_attrs": "read-write",
+    # A machine that is gone says nothing: else its end would be noticed after two hours.
+    "keepalives_idle": 10,  # seconds
+    "keepalives_interval": 5,  # seconds
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,  # milliseconds
+}
+_STATEMENT_TIMEOUT_MS: Final = 10_000
+# A process that is gone in the middle of a transaction has rows locked until then.
+_IDLE_TIMEOUT_MS: Final = 10_000
+# Others may have set another one, on the connection that a pooler gives to a transaction.
+OWN_PATH: Final = "SET LOCAL search_path TO DEFAULT"
+# Not in the options of the connection, which a pooler refuses, or gives to another's transaction.
+_BEGIN: Final = (
+    f"BEGIN ISOLATION LEVEL READ COMMITTED; {OWN_PATH};"
+    " SET LOCAL synchronous_commit TO {commit};"
+    " SET LOCAL lock_timeout TO {lock_timeout_ms};"
+    f" SET LOCAL statement_timeout TO {_STATEMENT_TIMEOUT_MS};"
+    f" SET LOCAL idle_in_transaction_session_timeout TO {_IDLE_TIMEOUT_MS}"
+)
+
+
+_ABOUT: Final = (
+    "SELECT current_setting('synchronous_commit') AS synchronous_commit, pg_backend_pid() AS pid"
+)
+# A statement is prepared once it was run as often as that. Measured with 300 jobs at once: the
+# server takes 5.2 ms of processor time for a job, and 7.6 ms without.
+_PREPARED_AFTER: Final = 2
+# More than the bot has.
+_MAX_PREPARED: Final = 500
+
+
+class ServerLost(Exception):
+    """The server cannot be used: ``str()`` says why, without values.
+
+    Nothing was stored, unless ``uncertain``.
+    """
+
+    def __init__(self, reason: str, *, uncertain: bool) -> None:
+        super().__init__(reason)
+        self.uncertain = uncertain
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction that is committed."""
+
+    results: Sequence[Any]
+    """Of its works, in their order."""
+    notified: set[tuple[Topic, str]]
+    seconds: float
+    """How long the commit took."""
+
+
+class Link:
+    """One connection, which is opened when it is needed. Used by one thread at a time."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Connection | None = None
+        self._durable_commit = "DEFAULT"
+        # In real time; None outside of transactions.
+        self._last_asked_at: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, which may be lost without its having been noticed."""
+        return self._connection is not None
+
+    def open(self) -> None:
+        """Open the connection.
+
+        Raises:
+            ServerLost: it cannot be opened.
+        """
+        try:
+            self._connection = connect(self._url)
+            [row] = self._connection.execute(_ABOUT).fetchall()
+        except psycopg.Error as error:
+            self.close()
+            raise ServerLost(connect_problem(error).words, uncertain=False) from error
+        # What the server waits for is its own matter, a standby too, but not less than its disk.
+        self._durable_commit = "on" if row["synchronous_commit"] == "off" else "DEFAULT"
+        if row["pid"] == self._connection.info.backend_pid:
+            self._connection.prepare_threshold = _PREPARED_AFTER
+            self._connection.prepared_max = _MAX_PREPARED
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def is_silent(self, seconds: float) -> bool:
+        """Return whether a statement has had no answer for ``seconds``."""
+        asked_at = self._last_asked_at
+        return asked_at is not None and time.monotonic() - asked_at >= seconds
+
+    def end_if_silent(self, seconds: float) -> None:
+        """Have the statement fail that has had no answer for ``seconds``, if one does.
+
+        May be called from any thread.
+        """
+        connection = self._connection
+        if connection is None or not self.is_silent(seconds):
+            return
+        with (
+            contextlib.suppress(psycopg.Error, OSError),
+            socket.socket(fileno=os.dup(connection.fileno())) as copy,
+        ):
+            copy.shutdown(socket.SHUT_RDWR)
+
+    def run(
+        self,
+        works: Sequence[Callable[[Transaction], Any]],
+        *,
+        durable: bool,
+        lock_timeout_ms: int,
+    ) -> Committed:
+        """Run works in one transaction.
+
+        Raises:
+            ServerLost: the server cannot be used.
+            Exception: what a work or one of its statements raised; nothing was stored.
+        """
+        assert self._connection is not None  # noqa: S101 - it was opened
+        connection, tx, committing = self._connection, _Transaction(self), False
+        begin = _BEGIN.format(
+            commit=self._durable_commit if durable else "off", lock_timeout_ms=lock_timeout_ms
+        )
+        try:
+            self.execute(begin)
+            results = [work(tx) for work in works]
+            committing, began = True, time.perf_counter()
+            answer = self.execute("COMMIT").statusmessage
+            seconds = time.perf_counter() - began
+        except BaseException as error:
+            lost = self._is_lost(error)
+            if lost:
+                self.close()
+            else:
+                with contextlib.suppress(psycopg.Error):
+                    connection.rollback()
+            if lost and isinstance(error, psycopg.Error):
+                raise ServerLost(describe(error), uncertain=committing) from error
+            if isinstance(error, StopIteration):  # no future takes one
+                raise RuntimeError("a work raised StopIteration") from error  # noqa: TRY004
+            raise
+        finally:
+            self._last_asked_at = None
+        if answer != "COMMIT":  # it says ROLLBACK, and raises nothing
+            raise DatabaseError("a work went on after one of its statements had failed")
+        return Committed(results, tx.notified, seconds)
+
+    def execute(
+        self, statement: str, values: Mapping[str, Value] | None = None
+    ) -> psycopg.Cursor[DictRow]:
+        """Run a statement, in a transaction.
+
+        Raises:
+            psycopg.Error: it failed.
+        """
+        assert self._connection is not None  # noqa: S101 - it was opened
+        self._last_asked_at = time.monotonic()
+        return self._connection.execute(statement, values)
+
+    def _is_lost(self, error: BaseException) -> bool:
+        connection = self._connection
+        if connection is None or connection.closed:
+            return True
+        return isinstance(error, psycopg.Error) and meaning_of(error) is Meaning.LOST
+
+
+class _Transaction(TransactionBase):
+    """The engine's ``Transaction``; what it notifies is sent after the commit."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._execute = link.execute
+
+    def all(self, query: Query, **values: Value) -> Sequence[Row]:
+        try:
+            cursor = self._execute(query.postgres, values)
+        except (psycopg.DataError, UnicodeEncodeError) as error:
+            if getattr(error, "sqlstate", None) is not None:
+                raise
+            # Nothing was sent: PostgreSQL's texts have no NUL, and are UTF-8.
+            cursor = self._execute(query.postgres, {n: _storable(v) for n, v in values.items()})
+        return cursor.fetchall() if cursor.description else []
+
+    def one(self, query: Query, **values: Value) -> Row | None:
+        rows = self.all(query, **values)
+        return rows[0] if rows else None
+
+    def lock(self, query: Query, **values: Value) -> None:
+        self.all(query, **values)
+
+
+def connect(url: str, **parameters: str) -> Connection:
+    """Return a new connection, for statements that are each a transaction.
+
+    ``parameters`` are libpq's, before those of the URL.
+
+    Raises:
+        psycopg.Error: the server cannot be reached, or refuses it.
+    """
+    # No prepared statements, before it is known that no pooler is in between: that may lead the
+    # next transaction to another connection.
+    connection = psycopg.connect(
+        url,
+        autocommit=True,
+        row_factory=dict_row,
+        prepare_threshold=None,
+        **defaults(url) | parameters,
+    )
+    # Of its transactions, whatever the server's own default is.
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    return connection
+
+
+_COMMAND: Final = "replica-videos command"
+
+
+def connect_as_command(url: str) -> Connection:
+    """Return a new connection that nobody takes for a bot's, from its first moment to its last.
+
+    Raises:
+        psycopg.Error: the server cannot be reached, or refuses it.
+    """
+    return connect(url, application_name=_COMMAND)
+
+
+def name_of_bots(url: str) -> str:
+    """Return the name by which the server knows the connections of bots.
+
+    Raises:
+        psycopg.Error: the URL cannot be read.
+    """
+    # https://www.postgresql.org/docs/current/runtime-config-logging.html#GUC-APPLICATION-NAME
+    return str({**_DEFAULTS, **conninfo_to_dict(url)}["application_name"])[:63]
+
+
+def defaults(url: str) -> dict[str, Any]:
+    """Return the parameters of a connection that the URL does not set.
+
+    Raises:
+        psycopg.Error: it cannot be read.
+    """
+    given = conninfo_to_dict(url)
+    return {name: value for name, value in _DEFAULTS.items() if name not in given} | {
+        "client_encoding": "utf8"
+    }
+
+
+def _storable(value: Value) -> Value:
+    """Return a value with "?" for what no text of PostgreSQL's can hold."""
+    if isinstance(value, str):
+        return value.replace("\0", "?").encode(errors="replace").decode()
+    if isinstance(value, Sequence):
+        return [_storable(each) for each in value]  # type: ignore[return-value]
+    return value
+
+
+# Of our own choosing: a migration holds it, so that several copies may start at once.
+_LOCK: Final = 7_208_455_310_092_411
+# All who use a table wait behind a migration that waits for it: therefore it gives way soon. An
+# index is made without CONCURRENTLY, which no transaction allows: with a million jobs writers wait
+# for about a second.
+_MIGRATION_LOCK_TIMEOUT_MS: Final = 2_000
+
+# In one statement: another process may make all of them at this moment.
+_TABLES: Final = Query(
+    """
+    SELECT to_regclass('migrations') AS migrations, (
+        SELECT relname FROM pg_class
+        WHERE relnamespace = to_regnamespace(quote_ident(current_schema()))
+            AND relname IN (EACH :tables)
+        ORDER BY relname LIMIT 1) AS other
+    """
+)
+
+# Tables are made in the first schema of the path, which may not have been there at first.
+_WHERE_TABLES_ARE: Final = (
+    "SELECT set_config('search_path', quote_ident(nspname), true) FROM pg_namespace"
+    " WHERE oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('migrations'))"
+)
+_DONE: Final = "SELECT name, checksum FROM migrations ORDER BY name"
+
+
+def migrate(url: str) -> list[str]:
+    """Bring the tables up to date; return the names of what was applied.
+
+    Raises:
+        DatabaseUnavailable: the server cannot be reached at the moment.
+        DatabaseError: the server cannot be used, or its tables are another version's.
+    """
+    try:
+        connection = connect(url)
+    except psycopg.Error as error:
+        problem = connect_problem(error)
+        kind = DatabaseUnavailable if problem.temporary else DatabaseError
+        raise kind(problem.words) from None
+    try:
+        with connection:
+            return migrate_postgres(connection)
+    except psycopg.Error as error:
+        # Each migration is a transaction: what was not committed is applied by the next try.
+        kind = DatabaseUnavailable if meaning_of(error) is Meaning.LOST else DatabaseError
+        raise kind(f"the database cannot be used: {describe(error)}") from None
+
+
+def migrate_postgres(connection: Connection) -> list[str]:
+    """Apply what is missing, each step in a transaction; return the names of what was applied.
+
+    Raises:
+        DatabaseUnavailable: somebody has locked the tables; what was applied before stays.
+        DatabaseError: another version made the database, and this one cannot use it.
+        psycopg.Error: a step failed; those before it stay.
+    """
+    files = steps("postgres")
+    with connection.transaction():
+        connection.execute(OWN_PATH)
+        done, pending = steps_in_postgres(connection)
+    warn_of_newer(done, files)
+    applied: list[str] = []
+    while pending:
+        try:
+            with connection.transaction():
+                pending = _apply_next(connection, files, applied)
+        except errors.LockNotAvailable as error:
+            raise DatabaseUnavailable(
+                "the tables cannot be brought up to date, because somebody has locked them: "
+                "look in pg_stat_activity for a transaction that has been open for long, and end it"
+            ) from error
+    return applied
+
+
+def steps_in_postgres(connection: Connection) -> tuple[list[str], list[str]]:
+    """Return the names of the steps that are done, and of those that are pending.
+
+    Raises:
+        DatabaseError: another version made the database, or another program; or it cannot be used.
+        psycopg.Error: it cannot be read.
+    """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in {"UTF8", None}:  # a pooler may not say
+        raise DatabaseError(
+            f"the database's encoding is {encoding}, which cannot hold what people write: "
+            "create one with ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL"
+        )
+    # With IF NOT EXISTS, the right to create tables would be needed where there is nothing to do.
+    [found] = connection.execute(_TABLES.postgres, {"tables": _names()}).fetchall()
+    try:
+        rows = connection.execute(_DONE).fetchall() if found["migrations"] is not None else []
+    except errors.UndefinedColumn:
+        raise _anothers("migrations") from None
+    if not rows and found["other"] is not None:
+        raise _anothers(found["other"])
+    done = {row["name"]: row["checksum"] for row in rows}
+    to_begin = "create another database, and name it in DATABASE_URL"
+    return list(done), pending_steps(done or None, steps("postgres"), "the database", to_begin)
+
+
+def _apply_next(connection: Connection, files: Mapping[str, str], applied: list[str]) -> list[str]:
+    """Apply the first that is missing, unless another process has meanwhile; return the others."""
+    # It may take long, and its server's own limit is for requests.
+    connection.execute(
+        f"{OWN_PATH}; SET LOCAL statement_timeout TO 0;"
+        f" SET LOCAL lock_timeout TO {_MIGRATION_LOCK_TIMEOUT_MS}"
+    )
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    connection.execute(_WHERE_TABLES_ARE)
+    # Before anything is looked up: what another process has just made may not be known here yet.
+    connection.execute(MAKE)
+    _, pending = steps_in_postgres(connection)
+    for name in pending[:1]:
+        connection.execute(files[name])
+        connection.execute(
+            "INSERT INTO migrations (name, checksum) VALUES (%s, %s)", [name, checksum(files[name])]
+        )
+        applied.append(name)
+    return pending[1:]
+
+
+@lru_cache(maxsize=1)
+def _names() -> list[str]:
+    return [each.name for each in tables()]
+
+
+def _anothers(table: str) -> DatabaseError:
+    return DatabaseError(
+        f"the database belongs to another program: it has a table {table} that the bot has not "
+        "made. Create a database for the bot alone"
+    )
+
+
+# Works that are committed together at most: each waits for the others.
+_MAX_GROUP: Final = 16
+# Of serial works, which would wait for each other in smaller groups too.
+_MAX_SERIAL_GROUP: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A work that waits for its turn, and the future of its caller."""
+
+    work: Callable[[Transaction], Any]
+    durable: bool
+    answer: asyncio.Future[Any]
+    serial: bool = False
+    """Whether it waits for a lock that is held by all works like it."""
+    alone: bool = False
+    """Whether it runs in a transaction of its own."""
+    tries: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def lock_wait_ms(self) -> int:
+        """How much longer it may wait for locks; 0 if it has waited for its time."""
+        return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - self.since)))
+
+    def succeed(self, result: object) -> None:
+        """Answer the caller, who may have been cancelled."""
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        """Answer the caller with an error.
+
+        It must not have psycopg's error as its cause, whose text may carry what is stored.
+        """
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Queue:
+    """Works in their order, and the workers that wait for one.
+
+    Of serial works, one group is under way at a time. They take turns with the others.
+    """
+
+    def __init__(self) -> None:
+        self._calls: deque[Call] = deque()
+        self._serial: deque[Call] = deque()
+        self._serial_is_next = False
+        self._serial_group: list[Call] | None = None
+        self._closing = False
+        # The last one is woken first.
+        self._idle: deque[asyncio.Event] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether a group can be taken."""
+        return bool(self._calls or self._waiting_serial)
+
+    def add(self, call: Call) -> None:
+        """Add a work after all others."""
+        (self._serial if call.serial else self._calls).append(call)
+        if self:
+            self._wake_worker()
+
+    def repeat(self, calls: Sequence[Call]) -> None:
+        """Add works before all others: they came earlier."""
+        for call in reversed(calls):
+            (self._serial if call.serial else self._calls).appendleft(call)
+            self._wake_worker()
+
+    async def wait(self, *, is_connected: bool) -> bool:
+        """Wait until a work waits; return False when none will any more.
+
+        Workers with a connection are woken first, and of these the last one that had work: so a
+        quiet process needs one connection, and none where the server accepts no more.
+        """
+        while not self:
+            if self._closing:  # the worker that has serial works takes those that wait too
+                return False
+            wake = asyncio.Event()
+            if is_connected:
+                self._idle.append(wake)
+            else:
+                self._idle.appendleft(wake)
+            await wake.wait()
+        return True
+
+    def take_group(self) -> list[Call]:
+        """Return works that may be committed together; none if none wait.
+
+        ``end_group`` is to be called with them, once it is known what became of them.
+        """
+        if self._waiting_serial and (self._serial_is_next or not self._calls):
+            group = self._serial_group = _first(self._serial, _MAX_SERIAL_GROUP)
+            self._serial_is_next = False
+        else:
+            group = _first(self._calls, _MAX_GROUP)
+            self._serial_is_next = True
+        if self:
+            self._wake_worker()
+        return group
+
+    def end_group(self, group: Sequence[Call]) -> None:
+        """Let the next serial works be taken, if these are such."""
+        if group is self._serial_group:
+            self._serial_group = None
+
+    def fail_all(self, error: Callable[[], Exception]) -> None:
+        """Answer all callers that wait with an error."""
+        for calls in (self._calls, self._serial):
+            while calls:
+                calls.popleft().fail(error())
+
+    def close(self) -> None:
+        """Let the workers end once no work waits."""
+        self._closing = True
+        while self._idle:
+            self._wake_worker()
+
+    @property
+    def _waiting_serial(self) -> bool:
+        return bool(self._serial) and self._serial_group is None
+
+    def _wake_worker(self) -> None:
+        if self._idle:
+            self._idle.pop().set()
+
+
+def _first(calls: deque[Call], number: int) -> list[Call]:
+    """Remove the first works that may be committed together, up to ``number``, and return them."""
+    group: list[Call] = []
+    while calls and len(group) < number and not (calls[0].alone and group):
+        group.append(calls.popleft())
+        if group[0].alone:
+            break
+    return group
+
+
+_NOTIFY: Final = Query(
+    """
+    SELECT pg_notify(channel, :sender || ' ' || subject)
+    FROM unnest(CAST(:channels AS TEXT[]), CAST(:subjects AS TEXT[])) AS each(channel, subject)
+    """
+)
+_CHANNELS: Final = {topic: f"bot_{topic.value}" for topic in Topic}
+_TOPICS: Final = {channel: topic for topic, channel in _CHANNELS.items()}
+# Between two notifications, and from a lost connection to the next one, which doubles.
+_INTERVAL_S: Final = 0.05
+_LISTEN_AGAIN_S: Final = 1.0
+_MAX_LISTEN_AGAIN_S: Final = 10.0
+
+
+class Listener:
+    """Wakes this process for what others have committed, and the others for what it has.
+
+    A notification is sent after the commit, in a transaction of its own: PostgreSQL lets those
+    that notify commit one after the other. So one may be lost, if this process ends in between.
+    Then, while there is no connection to listen on, and behind a pooler, the slow poll finds the
+    work. Subjects of others are not found that way: behind a pooler they are not received.
+    """
+
+    def __init__(self, url: str, wake: Callable[[Topic, str], None], timings: Timings) -> None:
+        """``wake`` is called for a topic that has changed, or may have, and its subject."""
+        self._url = url
+        self._wake = wake
+        self._poll_s = timings.slow_poll.total_seconds()
+        self._pooled_poll_s = timings.pooled_slow_poll.total_seconds()
+        self._sender = secrets.token_hex(8)
+        self._changed: set[tuple[Topic, str]] = set()
+        self._has_changed = asyncio.Event()
+
+    def tell_others(self, notified: set[tuple[Topic, str]]) -> None:
+        """Have the other processes notified soon."""
+        if notified:
+            self._changed |= notified
+            self._has_changed.set()
+
+    async def changed(self) -> None:
+        """Wait until there is something to notify the others of.
+
+        All of a moment is one notification, however much is committed.
+        """
+        await asyncio.sleep(_INTERVAL_S)
+        await self._has_changed.wait()
+
+    def take_notification(self) -> Callable[[Transaction], None] | None:
+        """Return a work that notifies the others of what they were not notified of; or None."""
+        if not self._changed:
+            return None
+        changed = _without_later(self._changed)
+        channels = [_CHANNELS[topic] for topic, _ in changed]
+        subjects = [subject for _, subject in changed]
+        self._changed = set()
+        self._has_changed.clear()
+
+        def work(tx: Transaction) -> None:
+            tx.all(_NOTIFY, channels=channels, subjects=subjects, sender=self._sender)
+
+        return work
+
+    async def run(self) -> None:
+        """Listen, and poll slowly, until this is cancelled."""
+        pause = _LISTEN_AGAIN_S
+        while True:
+            try:
+                connection = await psycopg.AsyncConnection.connect(
+                    self._url, autocommit=True, prepare_threshold=None, **defaults(self._url)
+                )
+                async with connection:
+                    if await _is_pooled(connection):
+                        break
+                    pause = _LISTEN_AGAIN_S
+                    await self._listen(connection)
+            except (psycopg.Error, OSError):
+                self._wake_all()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _MAX_LISTEN_AGAIN_S)
+        while True:
+            self._wake_all()
+            await asyncio.sleep(self._pooled_poll_s)
+
+    async def _listen(self, connection: psycopg.AsyncConnection) -> None:
+        for channel in _TOPICS:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        self._wake_all(ANY)
+        while True:
+            async for each in connection.notifies(timeout=self._poll_s):
+                sender, _, subject = each.payload.partition(" ")
+                if sender != self._sender:
+                    self._wake(_TOPICS[each.channel], subject)
+            self._wake_all()
+
+    def _wake_all(self, subject: str = "") -> None:
+        for topic in Topic:
+            self._wake(topic, subject)
+
+
+def _without_later(changed: set[tuple[Topic, str]]) -> set[tuple[Topic, str]]:
+    """Return notifications with the earliest time of each topic: a claim then finds the next."""
+    timed = (Topic.JOBS, Topic.DELIVERIES)
+    kept = {each for each in changed if each[0] not in timed}
+    for topic in timed:
+        if times := [int(subject or 0) for each, subject in changed if each is topic]:
+            kept.add((topic, str(min(times))))
+    return kept
+
+
+async def _is_pooled(connection: psycopg.AsyncConnection) -> bool:
+    """Return whether a pooler is in between, which may not pass notifications on.
+
+    It answers with a process id of its own making when a connection begins.
+    """
+    cursor = await connection.execute("SELECT pg_backend_pid()")
+    return await cursor.fetchone() != (connection.info.backend_pid,)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A transaction that keeps bots waiting for a lock. What it runs may carry what is stored."""
+
+    pid: int
+    transaction: str
+    application: str
+    since: str | None
+    """When it began; None where the server does not tell the bot's user."""
+
+
+_LOCKED: Final = "somebody has locked what the bot needs: end their transaction"
+# What is waited for is not another bot that waits itself. The rights of a monitor are not needed:
+# https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
+_BLOCKER: Final = """
+    SELECT other.pid, held.virtualtransaction, other.application_name,
+        to_char(other.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+    FROM pg_stat_activity AS bot, unnest(pg_blocking_pids(bot.pid)) AS blocking (pid)
+    JOIN pg_stat_activity AS other ON other.pid = blocking.pid
+    JOIN pg_locks AS held ON held.pid = other.pid AND held.locktype = 'virtualxid' AND held.granted
+    WHERE bot.datname = current_database() AND bot.application_name = %(bots)s
+        AND (other.application_name <> %(bots)s OR other.wait_event_type IS DISTINCT FROM 'Lock')
+    ORDER BY other.xact_start, other.pid LIMIT 1
+"""
+_STILL_THERE: Final = "SELECT FROM pg_locks WHERE pid = %s AND virtualtransaction = %s LIMIT 1"
+
+
+async def find_blocker(url: str, known: Blocker | None) -> Blocker | None:
+    """Return who keeps bots waiting for a lock: the known one until its transaction ends.
+
+    Raises:
+        psycopg.Error: it cannot be found out now.
+    """
+    options = defaults(url) | {"application_name": _COMMAND}
+    connecting = psycopg.AsyncConnection.connect(
+        url, autocommit=True, prepare_threshold=None, **options
+    )
+    async with await connecting as connection:
+        if known is not None:
+            found = await connection.execute(_STILL_THERE, [known.pid, known.transaction])
+            if found.rowcount:
+                return known
+        row = await (await connection.execute(_BLOCKER, {"bots": name_of_bots(url)})).fetchone()
+    return Blocker(*row) if row is not None else None
+
+
+_LOG: Final = logging.getLogger(__name__)
+
+_CONNECTIONS: Final = 4
+# A group that waits longer for rows of another one gives way, and each of its works runs alone: two
+# groups may wait for each other. A work alone takes its locks in order, and serial ones take the
+# same lock first.
+_GROUP_LOCK_TIMEOUT_MS: Final = 50
+# Somebody may have locked a table for long, and Slack waits three seconds for an answer. A work
+# that is late for other reasons still waits for other copies of the bot.
+_MAX_LOCK_WAIT_MS: Final = 1_500
+_MIN_LOCK_TIMEOUT_MS: Final = 400
+# A statement that has had no answer for this time may wait for somebody's lock.
+_SUSPECT_LOCK_AFTER_S: Final = 1.0
+_LOCK_LOOK_INTERVAL_S: Final = 0.2
+# Of a work that conflicts with those of other processes, or loses its connection.
+_MAX_TRIES: Final = 10
+_MAX_TRIES_OF_DUPLICATE: Final = 2
+_CONFLICT_PAUSE_S: Final = 0.02
+# Between two tries to reach a server that is away; it doubles.
+_RECONNECT_S: Final = 0.1
+_MAX_RECONNECT_S: Final = 1.0
+# From a connection that the server refused, while others work, to the next try.
+_REFUSED_PAUSE_S: Final = 5.0
+_WRITE: Final = Query("UPDATE migrations SET name = name WHERE name = 'schema'")
+
+
+class PostgresDatabase(Notifications):
+    """A database on a server, which several processes may use at the same time.
+
+    Works wait in one queue. Each connection takes a group of them, and runs it in one transaction.
+    Serial works are taken by one connection at a time: more would wait for its lock.
+    If one of a group fails, each runs once more in a transaction of its own. What was certainly not
+    committed is repeated: after a conflict with another process, and after a lost connection. While
+    the server is away, works wait for ``max_database_wait``, then they fail at once.
+    """
+
+    def __init__(self, url: str, metrics: Metrics, timings: Timings) -> None:
+        super().__init__()
+        self._metrics = metrics
+        self._timings = timings
+        self._waiting = Queue()
+        self._is_closing = asyncio.Event()
+        # What was logged, until a commit succeeds.
+        self._problem: str | None = None
+        # Why nothing more is stored.
+        self._broken: DatabaseError | None = None
+        self._unusable = asyncio.Event()
+        self._is_back = asyncio.Event()
+        self._is_back.set()
+        # Why works fail at once: the server is away for long.
+        self._away: DatabaseUnavailable | None = None
+        self._notifying = asyncio.Lock()
+        self._notifications = 0
+        self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
+        self._url = url
+        self._links = [Link(url) for _ in range(_CONNECTIONS)]
+        # Who keeps works waiting; until that ends, a commit says nothing.
+        self._blocker: Blocker | None = None
+        self._listener = Listener(url, self.receive, timings)
+        start = asyncio.create_task  # noqa: TID251 - see close
+        self._workers = [start(self._work(link)) for link in self._links]
+        self._running = dict[Link, Sequence[Call]]()
+        endless = (self._listener.run, self._notify_others, self._end_silent, self._watch_locks)
+        self._endless = [start(run()) for run in endless]
+        for task in (*self._workers, *self._endless):
+            task.add_done_callback(self._task_ended)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        url: str,
+        metrics: Metrics | None = None,
+        timings: Timings | None = None,
+    ) -> AsyncIterator["PostgresDatabase"]:
+        """Connect, and bring the tables up to date; wait for a server that is just starting.
+
+        Raises:
+            DatabaseError: the server cannot be used, or its tables are another version's.
+        """
+        timings = timings or Timings()
+        loop = asyncio.get_running_loop()
+        begun, waits = loop.time(), False
+        while True:
+            try:
+                await asyncio.to_thread(migrate, url)
+                break
+            except DatabaseUnavailable as error:
+                if loop.time() - begun >= timings.lock_timeout.total_seconds():
+                    raise
+                if not waits:
+                    waits = True
+                    extra = {"reason": str(error)}
+                    _LOG.warning("waiting for the database server", extra=extra)
+            await asyncio.sleep(_RECONNECT_S)
+        database = cls(url, metrics or Metrics(), timings)
+        try:
+            yield database
+        finally:
+            await to_its_end(database.close())
+
+    @property
+    def is_sole_process(self) -> bool:
+        """Whether no other process can use this database: never, leases run out."""
+        return False
+
+    async def run(
+        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
+    ) -> _T:
+        """Run ``work`` in a transaction; see ``Database.run``."""
+        if self._is_closing.is_set():
+            raise DatabaseError("the database is closed")
+        if error := self._broken or self._away:
+            raise type(error)(str(error))
+        loop = asyncio.get_running_loop()
+        call = Call(work, durable, loop.create_future(), serial)
+        self._waiting.add(call)
+        result: _T = await call.answer
+        return result
+
+    async def notified(self) -> int:
+        """Notify the other processes now; return how many times this was done since the start."""
+        async with self._notifying:
+            if (work := self._listener.take_notification()) is not None:
+                self._notifications += 1
+                with contextlib.suppress(DatabaseError):  # their slow poll finds it
+                    await self.run(work, durable=False)
+        return self._notifications
+
+    async def check(self) -> None:
+        """Return if a change reaches the disk."""
+        await self.run(lambda tx: tx.all(_WRITE))
+
+    async def compact(self, *, give_way: bool) -> bool:
+        """Return True: the server's own vacuum frees what was erased."""
+        del give_way
+        return True
+
+    async def watch(self) -> None:
+        """Wait until the database cannot be used any more: a server that is away may come back."""
+        await self._unusable.wait()
+        assert self._broken is not None  # noqa: S101 - it is set before the event
+        raise self._broken
+
+    async def close(self) -> None:
+        """Finish the works that wait; later ones raise DatabaseError.
+
+        Those that the server does not finish within ``max_database_wait`` fail.
+        """
+        self._is_closing.set()
+        for task in self._endless:
+            task.cancel()
+        self._waiting.close()
+        if not self._is_back.is_set():
+            self._give_up("the server is away")
+        longest = self._timings.max_database_wait.total_seconds()
+        _, busy = await asyncio.wait(self._workers, timeout=longest)
+        while busy:
+            self._give_up("the database is closed")
+            for link in self._links:
+                link.end_if_silent(0)
+            _, busy = await asyncio.wait(busy, timeout=_RECONNECT_S)
+        await asyncio.wait(self._endless)
+        for link in self._links:
+            link.close()
+        self._threads.shutdown()
+
+    # ── Works and connections ─────────────────────────────────────────────────────────────────
+
+    async def _work(self, link: Link) -> None:
+        """Run what waits on one connection, until the database is closed and nothing waits."""
+        while await self._waiting.wait(is_connected=link.is_open):
+            if link.is_open or await self._open(link):
+                await self._run_group(link)
+        if link.is_open and (work := self._listener.take_notification()) is not None:
+            with contextlib.suppress(Exception):  # the slow poll of the others finds the work
+                await self._in_thread(link, [work], durable=False)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """Answer all callers if a task failed: a worker's group would wait for ever."""
+        if task.cancelled() and self._is_closing.is_set():
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            return
+        kind = type(error).__name__  # its text may carry what is stored
+        _LOG.critical("a task of the database has ended", extra={"error": kind})
+        self._broken = DatabaseUnavailable(
+            "the database is not used any more: a part of the bot that uses it has ended "
+            "unexpectedly. Restart the bot."
+        )
+        self._unusable.set()
+        for call in itertools.chain.from_iterable(self._running.values()):
+            call.fail(DatabaseUncertain(str(self._broken)))
+        self._refuse_waiting()
+
+    async def _run_group(self, link: Link) -> None:
+        group = self._running[link] = self._waiting.take_group()
+        if not group:
+            return
+        try:
+            await self._run_works(link, group)
+        finally:
+            self._waiting.end_group(group)
+
+    async def _run_works(self, link: Link, group: Sequence[Call]) -> None:
+        alone = len(group) == 1
+        if self._blocker is not None and group[0].alone and not group[0].lock_wait_ms:
+            group[0].fail(DatabaseUnavailable(_LOCKED))  # it was in a group that has waited
+            return
+        durable = any(call.durable for call in group)
+        timeout = _GROUP_LOCK_TIMEOUT_MS
+        if alone or group[0].serial:
+            least = timeout if self._blocker is not None else _MIN_LOCK_TIMEOUT_MS
+            timeout = max(least, min(call.lock_wait_ms for call in group))
+        try:
+            committed = await self._in_thread(
+                link, [call.work for call in group], durable=durable, lock_timeout_ms=timeout
+            )
+        except ServerLost as error:
+            self._on_lost(group, error)
+        except Exception as error:  # noqa: BLE001 - its caller gets it
+            if alone:
+                await self._on_failed(group[0], error)
+            else:
+                for call in group:
+                    call.alone = True
+                self._repeat(group)
+        else:
+            self._on_committed(group, committed, durable=durable)
+
+    async def _in_thread(
+        self,
+        link: Link,
+        works: Sequence[Callable[[Transaction], Any]],
+        *,
+        durable: bool,
+        lock_timeout_ms: int = _GROUP_LOCK_TIMEOUT_MS,
+    ) -> Committed:
+        def run() -> Committed:
+            return link.run(works, durable=durable, lock_timeout_ms=lock_timeout_ms)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+    # ── What became of a group ────────────────────────────────────────────────────────────────
+
+    def _on_committed(self, group: Sequence[Call], committed: Committed, *, durable: bool) -> None:
+        if self._problem is not None and self._blocker is None:
+            self._problem = None
+            _LOG.info("the database works again")
+            self.wake_all()  # what failed may have been stored
+        self._metrics.committed(committed.seconds, durable=durable)
+        for topic, subject in committed.notified:
+            self.receive(topic, subject)
+        self._listener.tell_others(committed.notified)
+        for call, result in zip(group, committed.results, strict=True):
+            call.succeed(result)
+
+    def _on_lost(self, group: Sequence[Call], error: ServerLost) -> None:
+        """Repeat what was certainly not committed, and nothing else."""
+        if error.uncertain:
+            self._note(str(error))
+            for call in group:
+                call.fail(DatabaseUncertain(f"a commit was not answered: {error}"))
+            return
+        for call in group:
+            call.tries += 1
+        for call in group:
+            if call.tries >= _MAX_TRIES:
+                self._note(str(error))
+                call.fail(DatabaseUnavailable(str(error)))
+        self._repeat([call for call in group if call.tries < _MAX_TRIES])
+
+    async def _on_failed(self, call: Call, error: Exception) -> None:
+        """Repeat a work that conflicted with another process, or fail it."""
+        if not isinstance(error, psycopg.Error):
+            call.fail(error)
+            return
+        meaning = meaning_of(error)
+        limits = {Meaning.CONFLICT: _MAX_TRIES, Meaning.DUPLICATE: _MAX_TRIES_OF_DUPLICATE}
+        call.tries += 1
+        has_waited = isinstance(error, errors.LockNotAvailable) and not call.lock_wait_ms
+        if call.tries < limits.get(meaning, 0) and not has_waited:
+            if meaning is Meaning.CONFLICT:
+                pause = random.uniform(0, _CONFLICT_PAUSE_S * call.tries)  # noqa: S311 - jitter
+                await asyncio.sleep(pause)
+            self._repeat([call])
+            return
+        reason = describe(error)
+        if meaning is Meaning.CORRUPT:
+            self._note(reason)
+            self._broken = DatabaseCorrupt(f"{reason}: restore the server's last backup")
+            self._unusable.set()
+            call.fail(self._broken)
+            self._refuse_waiting()
+        elif meaning is Meaning.UNAVAILABLE:
+            self._note(reason)
+            call.fail(DatabaseUnavailable(reason))
+        elif meaning is Meaning.CONFLICT:
+            self._note(reason)
+            call.fail(DatabaseUnavailable(f"the database is too busy: {reason}"))
+        else:
+            call.fail(DatabaseError(f"the database says: {reason}"))
+
+    def _repeat(self, calls: Sequence[Call]) -> None:
+        self._waiting.repeat(calls)
+        if self._broken or self._away:
+            self._refuse_waiting()
+
+    # ── A server that is away ─────────────────────────────────────────────────────────────────
+
+    async def _open(self, link: Link) -> bool:
+        """Open a connection, as soon as the server is back; return whether that went well."""
+        await self._is_back.wait()
+        if not self._waiting:
+            return False
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
+        except ServerLost as error:
+            if any(other.is_open for other in self._links):
+                await self._pause(_REFUSED_PAUSE_S)
+            elif self._is_back.is_set():
+                await self._wait_for_server(link, error)
+            return link.is_open
+        return True
+
+    async def _wait_for_server(self, link: Link, error: ServerLost) -> None:
+        """Try to connect until it works, while works wait for a moment, and later ones fail."""
+        self._is_back.clear()
+        self._note(str(error))
+        longest = self._timings.max_database_wait.total_seconds()
+        refuse = asyncio.get_running_loop().call_later(longest, self._give_up, str(error))
+        pause = _RECONNECT_S
+        try:
+            while not self._is_closing.is_set() and not link.is_open:
+                await self._pause(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+                pause = min(2 * pause, _MAX_RECONNECT_S)
+                with contextlib.suppress(ServerLost):
+                    await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
+        finally:
+            refuse.cancel()
+            self._is_back.set()
+        if self._is_closing.is_set():
+            self._give_up(str(error))
+        else:
+            self._away = None
+
+    def _give_up(self, reason: str) -> None:
+        self._away = DatabaseUnavailable(reason)
+        self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        """Fail the works that wait."""
+        reason = str(self._broken or self._away or self._problem or "the database is closed")
+        self._waiting.fail_all(lambda: DatabaseUnavailable(reason))
+
+    def _note(self, reason: str) -> None:
+        """Log why the database does not work, once until it works again."""
+        self._metrics.database_failed()
+        if self._problem is None:
+            _LOG.error("the database does not work", extra={"reason": reason})
+        self._problem = reason
+
+    async def _watch_locks(self) -> None:
+        """Find out who keeps works waiting for a lock, log it once, and see when that ends."""
+        while True:
+            await asyncio.sleep(_LOCK_LOOK_INTERVAL_S)
+            waits = any(link.is_silent(_SUSPECT_LOCK_AFTER_S) for link in self._links)
+            if self._blocker is None and not waits:
+                continue
+            before = self._blocker
+            with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
+                async with asyncio.timeout(self._timings.max_database_wait.total_seconds()):
+                    self._blocker = await find_blocker(self._url, before)
+            if (found := self._blocker) is not None and found != before:
+                who = {"pid": found.pid, "application": found.application, "since": found.since}
+                extra = {"reason": _LOCKED, **who}
+                _LOG.error("the database does not work", extra=extra)
+                self._problem = _LOCKED
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not once the database is to be closed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_closing.wait(), seconds)
+
+    async def _end_silent(self) -> None:
+        """End connections on which a statement has no answer: the server, or the way, is gone."""
+        silence = self._timings.database_silence.total_seconds()
+        while True:
+            await asyncio.sleep(silence / 4)
+            for link in self._links:
+                link.end_if_silent(silence)
+
+    async def _notify_others(self) -> None:
+        while True:
+            await self._listener.changed()
+            await self.notified()

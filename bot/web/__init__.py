@@ -1,0 +1,1 @@
+"""The bot's own HTTP server: Slack's requests, callbacks, health and metrics."""

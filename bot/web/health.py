@@ -1,0 +1,359 @@
+"""Whether the bot can do its work now, part by part: what ``/readyz`` says.
+
+"Not ready" (503) is what another copy may do better, and what accepting requests makes no better:
+no durable writes, a token that Slack refuses, a socket that stays closed, or both Slack and the
+service out of reach, which points to this machine. An outage of one of them is the same for every
+copy, and forms are still accepted and answered later: then the bot is ready but "degraded".
+
+It is public: it names no person, no text and no secret. Anybody may ask, as often as they like, so
+all who ask within a second get the same answer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Generic, Protocol, TypeVar
+
+from bot.clock import Clock
+from bot.errors import Outage
+from bot.metrics import Metrics
+from bot.service.client import VideoService
+from bot.service.errors import describe
+from bot.slack.installation import InstallationSource
+from bot.store import DatabaseError, Store
+from bot.timings import Timings
+
+
+class ServiceCheck:
+    """Resolves doubts about the service: at the start, after calls that failed, while it is down.
+
+    Args:
+        service: logs what is wrong, and that it is right again.
+    """
+
+    def __init__(self, service: VideoService, clock: Clock, timings: Timings) -> None:
+        self._service = service
+        self._clock = clock
+        self._timings = timings
+        self._checked_at: datetime | None = None
+        self._waiting = asyncio.Event()
+        self._wait: timedelta | None = None
+        service.in_doubt.set()
+
+    def refresh(self) -> None:
+        """Check, if nothing has shown for a while that the service answers."""
+        now, interval = self._clock.now(), self._timings.recheck_side
+        moments = (self._checked_at, self._service.outages.last_answer)
+        if not any(each and abs(now - each) < interval for each in moments):
+            self._service.in_doubt.set()
+
+    async def run(self) -> None:
+        """Check when the service is in doubt, and again until it is not."""
+        while True:
+            self._waiting.set()
+            if self._wait is None:
+                await self._clock.wait(self._service.in_doubt)
+            else:
+                await self._clock.wait(asyncio.Event(), self._clock.now() + self._wait)
+            self._waiting.clear()
+            if self._is_due():
+                self._checked_at = self._clock.now()
+                self._wait = await self._service.resolve_doubt()
+
+    async def settled(self) -> bool:
+        """Wait until no check is due or under way; return whether one was."""
+        busy = False
+        while not self._waiting.is_set() or (self._wait is None and self._is_due()):
+            busy = True
+            await self._waiting.wait()
+            await asyncio.sleep(0)
+        return busy
+
+    def _is_due(self) -> bool:
+        return self._wait is not None or self._service.in_doubt.is_set()
+
+
+# ── What /readyz says ─────────────────────────────────────────────────────────────────────────────
+
+_T = TypeVar("_T")
+
+_DATABASE_TIMEOUT_S: Final = 2.0
+# Work that is due for longer is not being done, or comes faster than it is done.
+_MAX_OVERDUE: Final = timedelta(minutes=5)
+# Bolt opens a closed socket again within seconds.
+_MAX_SOCKET_CLOSED: Final = timedelta(minutes=1)
+
+
+class Socket(Protocol):
+    """Socket Mode, which is not imported where Slack's requests come over HTTP."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to Slack now."""
+
+    @property
+    def last_received_at(self) -> datetime | None:
+        """When the last message of Slack came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One part."""
+
+    ok: bool
+    reason: str = ""
+    """What is wrong and what to do, or "" if it is ok."""
+    details: Mapping[str, object] = field(default_factory=dict)
+    is_out: bool = False
+    """The other side is out of reach."""
+    stops: bool = False
+    """The bot is not ready because of it."""
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as it is shown."""
+        return {"ok": self.ok, "reason": self.reason, **self.details}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All parts."""
+
+    ready: bool
+    checks: Mapping[str, Check]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as it is shown."""
+        return {
+            "ready": self.ready,
+            "degraded": not all(each.ok for each in self.checks.values()),
+            "checks": {name: each.as_json() for name, each in self.checks.items()},
+        }
+
+
+class _Shared(Generic[_T]):
+    """A result that all who ask within ``max_age`` share."""
+
+    def __init__(self, find: Callable[[], Awaitable[_T]], clock: Clock, max_age: timedelta) -> None:
+        self._find = find
+        self._clock = clock
+        self._max_age = max_age
+        self._finding = asyncio.Lock()
+        self._found: tuple[_T, datetime] | None = None
+
+    async def get(self) -> _T:
+        """Return the result if it is new enough, or find it out; the others wait for it."""
+        async with self._finding:
+            if self._found is not None:
+                result, found_at = self._found
+                if timedelta(0) <= self._clock.now() - found_at < self._max_age:
+                    return result
+            result = await self._find()
+            self._found = result, self._clock.now()
+            return result
+
+
+class Readiness:
+    """Reports on the parts of the bot.
+
+    It asks Slack and the service itself only while somebody asks for the report, and where nothing
+    else has for a minute.
+
+    Args:
+        service_check: finds out whether the service answers.
+        socket: None where Slack's requests come over HTTP.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        slack: InstallationSource,
+        service: VideoService,
+        service_check: ServiceCheck,
+        metrics: Metrics,
+        *,
+        clock: Clock,
+        timings: Timings,
+        socket: Socket | None = None,
+    ) -> None:
+        self._store = store
+        self._slack = slack
+        self._service = service
+        self._service_check = service_check
+        self._metrics = metrics
+        self._clock = clock
+        self._timings = timings
+        self._socket = socket
+        self._socket_closed_at: datetime | None = None
+        self.is_stopping = False
+        self._shared_report = _Shared(self._look, clock, timings.report_max_age)
+        self._shared_metrics = _Shared(self._measure, clock, timings.report_max_age)
+
+    async def report(self) -> Report:
+        """Return how things stand, or stood a moment ago, and publish it as metrics."""
+        # Not shared: a report from before the stop would say "ready".
+        return await (self._look() if self.is_stopping else self._shared_report.get())
+
+    async def measure(self) -> bytes:
+        """Return all metrics, with how things stand, or stood a moment ago."""
+        return await self._shared_metrics.get()
+
+    async def _look(self) -> Report:
+        self._slack.refresh()
+        self._service_check.refresh()
+        checks = {
+            "database": await self._database(),
+            "slack": self._slack_check(),
+            "video_service": await self._service_status(),
+            "work": await self._work(),
+        }
+        if self._socket is not None:
+            checks["socket"] = self._socket_check(self._socket)
+        # Both are out of reach at once: it is more likely that this machine is cut off.
+        cut_off = checks["slack"].is_out and checks["video_service"].is_out
+        ready = not (cut_off or self.is_stopping or any(each.stops for each in checks.values()))
+        self._metrics.set_readiness(
+            ready=ready,
+            checks={name: each.ok for name, each in checks.items()},
+            blocked=self._blocked(),
+        )
+        return Report(ready, checks)
+
+    async def _measure(self) -> bytes:
+        await self.report()
+        try:
+            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
+                figures = await self._store.backlog.figures(self._clock.now())
+        except (DatabaseError, TimeoutError):
+            pass  # the report says so
+        else:
+            self._metrics.set_jobs(figures.jobs)
+            for queue, due in figures.due.items():
+                self._metrics.set_queue(queue, due, figures.oldest_due[queue])
+        return self._metrics.exposition()
+
+    async def _database(self) -> Check:
+        if self.is_stopping:
+            return Check(ok=False, reason="the bot is stopping")
+        try:
+            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
+                await self._store.database.check()
+        except (DatabaseError, TimeoutError):
+            reason = "nothing can be stored: the log and `python -m bot doctor` say why"
+            return Check(ok=False, reason=reason, stops=True)
+        return Check(ok=True)
+
+    def _slack_check(self) -> Check:
+        slack = self._slack
+        seen = {"last_success": _shown(slack.last_answer)}
+        if slack.is_uninstalled:
+            reason = "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN"
+            return Check(ok=False, reason=reason, details=seen, stops=True)
+        if slack.token_refusal:
+            reason = (
+                f"Slack refuses SLACK_BOT_TOKEN ({slack.token_refusal}): install the app again and "
+                "copy its Bot User OAuth Token"
+            )
+            return Check(ok=False, reason=reason, details=seen, stops=True)
+        if slack.is_of_other_team:
+            reason = (
+                "SLACK_BOT_TOKEN belongs to another workspace than the database: use that "
+                "workspace's token, or another database"
+            )
+            return Check(ok=False, reason=reason, details=seen, stops=True)
+        if slack.outage is not None:
+            return self._out("Slack", "SLACK_API_URL", slack.outage, seen)
+        return Check(ok=True, details=seen)
+
+    async def _service_status(self) -> Check:
+        service = self._service
+        outage = service.outages.current
+        seen: dict[str, object] = {"last_success": _shown(service.outages.last_answer)}
+        if outage is not None:
+            seen["waiting"] = await self._waiting()
+            return self._out("the video service", "VIDEO_API_URL", outage, seen)
+        closed = [name for name, is_closed in self._service_gates().items() if is_closed]
+        seen |= {"held_back_by": closed, "next_try": _shown(service.next_credit_try)}
+        for name, reason in _GATES.items():
+            if name in closed:
+                return Check(ok=False, reason=reason, details=seen)
+        return Check(ok=True, details=seen)
+
+    async def _waiting(self) -> int | None:
+        """Return how many requests wait for the service; None if it cannot be found out now."""
+        try:
+            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
+                return await self._store.jobs.count_waiting_for_service()
+        except (DatabaseError, TimeoutError):
+            return None
+
+    def _out(self, side: str, setting: str, outage: Outage, seen: Mapping[str, object]) -> Check:
+        cause = describe(outage.cause, self._timings.call_timeout) or "it does not work"
+        return Check(
+            ok=False,
+            reason=f"{side} does not answer ({cause}): is {setting} right and reachable from here?",
+            details={**seen, "since": _shown(outage.since)},
+            is_out=True,
+        )
+
+    def _socket_check(self, socket: Socket) -> Check:
+        now = self._clock.now()
+        details = {
+            "connected": socket.is_connected,
+            "last_success": _shown(socket.last_received_at),
+        }
+        if socket.is_connected:
+            self._socket_closed_at = None
+            return Check(ok=True, details=details)
+        closed_at = self._socket_closed_at or socket.last_received_at or now
+        # If that is ahead, the clock was set back.
+        closed_at = self._socket_closed_at = min(closed_at, now)
+        return Check(
+            ok=False,
+            reason="the socket to Slack is closed: is SLACK_APP_TOKEN right, and Slack reachable?",
+            details={**details, "since": _shown(closed_at)},
+            stops=now - closed_at >= _MAX_SOCKET_CLOSED,
+        )
+
+    async def _work(self) -> Check:
+        try:
+            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
+                oldest = await self._store.backlog.oldest_due(self._clock.now())
+        except (DatabaseError, TimeoutError):
+            return Check(ok=False, reason="it is not known what is due: see database")
+        details = {
+            "oldest_due_job_s": round(oldest["jobs"].total_seconds()),
+            "oldest_due_delivery_s": round(oldest["deliveries"].total_seconds()),
+        }
+        if max(oldest.values()) > _MAX_OVERDUE:
+            reason = "work is overdue: if nothing else is wrong here, see the log and the load"
+            return Check(ok=False, reason=reason, details=details)
+        return Check(ok=True, details=details)
+
+    def _service_gates(self) -> Mapping[str, bool]:
+        service = self._service
+        return {
+            "key": service.known_key_refusal is not None,
+            "credit": service.is_out_of_credit,
+            "rate": service.is_slowed_down,
+        }
+
+    def _blocked(self) -> Mapping[str, bool]:
+        slack = self._slack
+        return {
+            "uninstalled": slack.is_uninstalled,
+            "slack_token": bool(slack.token_refusal),
+            **{f"service_{name}": closed for name, closed in self._service_gates().items()},
+        }
+
+
+# The first one that is closed says what to do.
+_GATES: Final = {
+    "key": "the service refuses VIDEO_API_KEY: copy the key again and restart the bot",
+    "credit": "the service's account is out of credit: top it up; the next form tries again",
+    "rate": "the service asks the bot to wait: nothing to do, requests wait their turn",
+}
+
+
+def _shown(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")
