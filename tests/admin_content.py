@@ -14,7 +14,7 @@ from bot.store import (
     PastChange,
     PersonSpending,
 )
-from tests.test_cards import ANA, BEN, NINE
+from tests.slack.test_cards import ANA, BEN, NINE
 
 _HEALTH: Final = Health(
     used=12,

@@ -10,9 +10,9 @@ from bot.slack.views import card as bot_cards
 from bot.slack.views import reply as bot_replies
 from bot.slack.views.approval import approval_request
 from bot.slack.views.blocks import Message
-from tests import test_card_texts as cards
-from tests.test_cards import ANA, BEN, NAMES, NINE, PRESENTER
-from tests.test_question_message import OWED
+from tests.slack import test_card_texts as cards
+from tests.slack.test_cards import ANA, BEN, NAMES, NINE, PRESENTER
+from tests.slack.test_question_message import OWED
 
 card: Final = partial(bot_cards.card, names=NAMES)
 reply: Final = partial(bot_replies.reply, names=NAMES)

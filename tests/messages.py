@@ -35,12 +35,12 @@ from bot.store import (
     LimitReached,
 )
 from sandbox.block_kit import objects
-from tests import test_card_texts as cards
 from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
 from tests.approval_messages import approval_messages
 from tests.sentences import literals, sources
-from tests.test_cards import ANA, BEN, NAMES, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
-from tests.test_question_message import ASKED, HOW_QUESTIONS_END, OWED
+from tests.slack import test_card_texts as cards
+from tests.slack.test_cards import ANA, BEN, NAMES, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
+from tests.slack.test_question_message import ASKED, HOW_QUESTIONS_END, OWED
 from tests.world import MEMORY, REPLICA, World
 
 ROOT: Final = Path(__file__).parent.parent

@@ -5,7 +5,7 @@ Anyone on the internet can open connections and send nothing, a little at a time
 These guards override methods of aiohttp's protocol. Other servers for Python do not replace them:
 granian and hypercorn limit the time for a request's head or between two reads, uvicorn neither,
 and none of them closes the oldest connection of too many, limits the time for a body, or the
-memory of all unfinished requests together. tests/test_connections.py fails if aiohttp changes.
+memory of all unfinished requests together. tests/web/test_connections.py fails if aiohttp changes.
 """
 
 import asyncio

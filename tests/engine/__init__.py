@@ -1,0 +1,1 @@
+"""What becomes of a job: when a process dies, when a side is away, among several copies."""

@@ -1,0 +1,1 @@
+"""Rules for the source, the documents and the texts."""

@@ -1,0 +1,1 @@
+"""What people do in Slack, from the command to the answer."""

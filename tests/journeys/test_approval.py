@@ -1,0 +1,482 @@
+"""Approval before spending: a request waits until somebody else says yes to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.ops import doctor
+from bot.store.backup import back_up
+from sandbox.block_kit import Json
+from sandbox.driver import Modal, Person
+from sandbox.faults import CannedResponse, Reset
+from sandbox.slack_objects import Message
+from tests.databases import query
+from tests.modes import on_both_engines, on_sqlite_alone
+from tests.ops.test_backup import restore
+from tests.store.test_usage import used
+from tests.world import World, buttons_of, delivery_of
+
+SCRIPT = "Welcome <@U1> to the team!\nWe are glad that you are here."
+
+
+def settings(world: World, *, above: int = 0, channel: str = "approvals") -> dict[str, Any]:
+    """Return settings with which ben and cleo approve, in a channel of theirs."""
+    approvers = f"{world.ben.user.id},{world.slack.user('cleo').id}"
+    found = {"APPROVERS": approvers, "APPROVAL_ABOVE": str(above)}
+    return {**found, "APPROVAL_CHANNEL": world.slack.channel(channel).id} if channel else found
+
+
+@pytest.fixture
+def approving(quiet_world: World) -> World:
+    """A world with a channel in which ben and cleo approve."""
+    world = quiet_world
+    world.slack.add_channel("approvals")
+    return world
+
+
+@pytest.fixture
+async def world(approving: World) -> AsyncIterator[World]:
+    async with approving.running_bot(**settings(approving)):
+        yield approving
+
+
+def requests(world: World, channel: str = "approvals") -> list[Message]:
+    """Return the messages that ask for approval, oldest first."""
+    return [each for each in world.slack.messages(channel) if "/approval" in delivery_of(each)]
+
+
+def labels(message: Message) -> list[str]:
+    return [each["text"]["text"] for each in buttons_of(message.blocks)]
+
+
+def audit(world: World) -> list[tuple[Any, ...]]:
+    """Return what was recorded: what was done, by whom, and why."""
+    rows = query(world.address, "SELECT action, user_id, detail FROM audit ORDER BY id")
+    return [(row["action"], row["user_id"], row["detail"]) for row in rows]
+
+
+async def ask(world: World, values: Mapping[str, Any] | None = None) -> tuple[Message, Message]:
+    """Ask for a video as ana; return its card, and the message that asks for approval."""
+    card = await world.request_video(world.ana, {"script": SCRIPT, **(values or {})})
+    return card, requests(world)[-1]
+
+
+async def decline(world: World, asked: Message, person: Person, reason: str) -> Modal:
+    await person.click(world.now(asked), "Decline")
+    assert person.modal is not None
+    form = person.modal
+    await form.submit({"decline_reason": reason}, clicks=2)
+    await world.settle()
+    return form
+
+
+@on_both_engines
+async def test_a_request_is_created_once_an_approver_says_so(approving: World) -> None:
+    world = approving
+    async with world.running_bot(**settings(world)):
+        card, asked = await ask(world)
+        await world.advance(minutes=30)
+        assert world.created_count() == 0
+        shown = world.now(card)
+        assert "Waiting for approval" in shown.text
+        assert f"I asked for approval in <#{world.slack.channel('approvals').id}>." in shown.text
+        assert labels(shown) == ["Cancel request", "Details"]
+        assert labels(asked) == ["Approve", "Decline", "Details"]
+        assert f"Requested by <@{world.ana.user.id}>" in asked.text
+        assert asked.text.startswith(f"<@{world.ben.user.id}> <@")
+        assert "We are glad" in str(asked.blocks)
+        assert "&lt;@U1&gt;" in asked.text
+
+        for _ in range(3):
+            await world.ben.click(asked, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+        settled = world.now(asked)
+        assert f"Approved by <@{world.ben.user.id}>." in settled.text
+        assert not labels(settled)
+        assert "We are glad" not in str(settled.blocks)
+        assert "Requested by ana · Approved by ben" in world.now(card).text
+        [reply] = world.replies(card)
+        assert "is ready" in reply.text
+        assert len(requests(world)) == 1
+        assert audit(world) == [
+            ("approved", world.ben.user.id, ""),
+        ]
+
+
+async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> None:
+    card, asked = await ask(world)
+    form = await decline(world, asked, world.ben, "Too long, ask <@U1> & <!channel> first")
+    assert form.title == "Decline this video"
+    assert not form.is_open
+    await world.ben.click(asked, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 0
+    [reply] = world.replies(card)
+    name, ana, ben = "Welcome &lt;@U1&gt; to the team!", world.ana.user.id, world.ben.user.id
+    assert reply.text == (
+        f"<@{ana}> your video “{name}” was declined by ben.\n"
+        "“Too long, ask &lt;@U1&gt; &amp; &lt;!channel&gt; first” Nothing was created."
+    )
+    assert labels(reply) == ["Edit and retry"]
+    assert "Declined by ben." in world.now(card).text
+    assert reply.pings == {ana}
+    assert not world.now(card).pings
+    assert f"Declined by <@{ben}>." in world.now(asked).text
+    assert "&lt;!channel&gt; first" in world.now(asked).text
+    assert not labels(world.now(asked))
+    assert world.ephemerals(world.ben, "approvals") == [f"<@{ben}> has already declined this."]
+    why = "Too long, ask <@U1> & <!channel> first"
+    assert audit(world) == [("declined", ben, why)]
+
+    # What is asked again waits again.
+    await world.ana.click(world.now(reply), "Edit and retry")
+    assert world.ana.modal is not None
+    await world.ana.modal.submit()
+    await world.settle()
+    assert world.created_count() == 0
+    assert len(requests(world)) == 2
+
+
+async def test_nobody_approves_their_own_request_or_somebody_elses_without_being_asked(
+    approving: World,
+) -> None:
+    world = approving
+    cleo = Person(world.slack, "cleo")
+    both: dict[str, Any] = {"ADMIN_USERS": world.ana.user.id, **settings(world)}
+    async with world.running_bot(**both):
+        card = await world.request_video(world.ben, {"script": SCRIPT})
+        [asked] = requests(world)
+        for button in ("Approve", "Decline"):
+            await world.ben.click(asked, button)
+        await world.advance(minutes=5)
+        assert world.ben.modal is None
+        own = "You can't decide about your own request. Somebody else has to approve it."
+        assert world.ephemerals(world.ben, "approvals") == [own, own]
+        assert "Waiting for approval" in world.now(card).text
+        assert f"<@{world.ben.user.id}>" not in asked.text.partition("Requested")[0]
+
+        # An admin who asked cannot either, but may decide about what others ask.
+        await world.request_video(world.ana, {"script": SCRIPT})
+        await world.ana.click(requests(world)[-1], "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 0
+        await world.ana.click(asked, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+        await cleo.click(requests(world)[-1], "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 2
+
+    async with world.running_bot(**{**settings(world), "APPROVERS": cleo.user.id}):
+        await world.request_video(world.ana, {"script": SCRIPT})
+        await world.ben.click(requests(world)[-1], "Approve")
+        await world.settle()
+        assert world.ephemerals(world.ben, "approvals")[-1] == "Only an approver can do that."
+        form = await world.open_form(cleo)
+        await form.submit({"replica_id": "r-anna-42", "script": SCRIPT})
+        assert "you are the only approver" in str(form.errors)
+        await world.settle()
+        assert len(requests(world)) == 3
+        assert world.created_count() == 2
+
+
+async def test_an_approval_that_nobody_gives_expires(approving: World) -> None:
+    world = approving
+    assert world.timings.approve_within == timedelta(days=7)
+    world.pauses = {**world.pauses, "approve_within": timedelta(hours=3)}
+    async with world.running_bot(**settings(world)):
+        await _expires(world)
+
+
+async def _expires(world: World) -> None:
+    card, asked = await ask(world)
+    await world.advance(hours=2, minutes=59)
+    assert "Waiting for approval" in world.now(card).text
+    await world.advance(minutes=2)
+    assert "Not approved in time" in world.now(card).text
+    [reply] = world.replies(card)
+    assert reply.text.endswith("wasn't approved in time.\nNothing was created.")
+    assert labels(reply) == ["Edit and retry"]
+    assert "Expired: nobody approved or declined it in time." in world.now(asked).text
+    for button in ("Approve", "Decline"):
+        await world.ben.click(asked, button)
+    await world.advance(minutes=5)
+    assert world.created_count() == 0
+    assert len(world.replies(card)) == 1
+    expired = "This request has expired: nobody approved it in time."
+    assert world.ephemerals(world.ben, "approvals") == [expired, expired]
+    assert audit(world) == [("expired", None, "")]
+
+
+async def test_a_request_is_tried_for_a_day_from_its_approval_on(
+    world: World,
+) -> None:
+    card, asked = await ask(world)
+    await world.advance(days=2)
+    wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})
+    world.service.faults.next("create_video", wait)
+    await world.ben.click(asked, "Approve")
+    await world.advance(hours=2)
+    assert "is ready" in world.replies(card)[0].text
+
+
+async def test_nobody_is_left_with_an_approval_that_was_settled_while_it_was_posted(
+    approving: World,
+) -> None:
+    world, ana = approving, approving.ana.user.id
+    channel = world.slack.channel("approvals").id
+    async with world.running_bot(**settings(world)) as bot:
+
+        async def cancels(when: str, method: str, arguments: Json) -> None:
+            if (when, method, arguments.get("channel")) == ("before", "chat.postMessage", channel):
+                world.slack.on_request = None
+                [job] = world.query("SELECT id FROM jobs WHERE ended_at IS NULL")
+                assert await bot.store.jobs.withdraw(job["id"], ana, world.clock.now())
+
+        world.slack.on_request = cancels
+        await ask(world)
+        await world.advance(minutes=5)
+        [asked] = requests(world)
+        assert f"Cancelled by <@{ana}>." in asked.text
+        assert not labels(asked)
+
+        world.slack.change_channel("approvals", is_archived=True)
+        world.slack.on_request = cancels
+        await world.request_video(world.ana)
+        await world.advance(minutes=5)
+        assert requests(world) == [asked]
+        assert not requests(world, world.slack.dm("ben").id), "its channel has refused it"
+
+
+async def test_a_person_cancels_a_request_that_waits(world: World) -> None:
+    card, asked = await ask(world)
+    await world.ben.click(card, "Cancel request")
+    await world.settle()
+    assert "Waiting for approval" in world.now(card).text
+    await world.ana.click(card, "Cancel request")
+    await world.ana.click(card, "Cancel request")
+    await world.ben.click(asked, "Approve")
+    await world.advance(minutes=5)
+    ana = world.ana.user.id
+    assert world.created_count() == 0
+    assert f"Cancelled by <@{ana}>." in world.now(asked).text
+    [reply] = world.replies(card)
+    assert reply.text.endswith("was cancelled.\nNothing was created.")
+    assert world.ephemerals(world.ana) == [f"<@{ana}> has already cancelled this."]
+    assert world.ephemerals(world.ben, "approvals") == [f"<@{ana}> has already cancelled this."]
+
+
+async def test_only_what_is_above_the_threshold_waits_and_trainings_always_do(
+    approving: World,
+) -> None:
+    world = approving
+    async with world.running_bot(**settings(world, above=20, channel="")):
+        await world.request_video(world.ana, {"script": "x" * 20})
+        assert world.created_count() == 1
+        card = await world.request_video(world.ana, {"script": "x" * 21})
+        assert world.created_count() == 1
+        assert "I asked ben or cleo to approve it." in card.text
+        assert not card.pings
+        # Each of them is asked, and one of them decides for both.
+        [to_ben], [to_cleo] = (requests(world, world.slack.dm(name).id) for name in ("ben", "cleo"))
+        assert to_ben.text.startswith("*Please approve or decline this video.*")
+        await Person(world.slack, "cleo").click(to_cleo, "Approve")
+        await world.settle()
+        assert world.created_count() == 2
+        assert f"Approved by <@{world.slack.user('cleo').id}>." in world.now(to_ben).text
+
+        training = await world.request_replica(world.ana)
+        assert "Waiting for approval" in world.now(training).text
+        assert len(world.service.replicas) == 1
+        [_, asked] = requests(world, world.slack.dm("ben").id)
+        assert "Footage: " in asked.text
+        await world.ben.click(asked, "Approve")
+        await world.settle()
+        assert len(world.service.replicas) == 2
+
+
+async def test_approvers_are_asked_directly_where_their_channel_refuses(world: World) -> None:
+    world.slack.change_channel("approvals", is_archived=True)
+    card = await world.request_video(world.ana, {"script": SCRIPT})
+    assert not requests(world)
+    [asked] = requests(world, world.slack.dm("ben").id)
+    assert "I asked ben or cleo to approve it." in world.now(card).text
+    await world.ben.click(asked, "Approve")
+    await world.settle()
+    assert world.created_count() == 1
+
+
+async def test_a_request_for_approval_whose_answer_was_lost_is_posted_once(
+    approving: World,
+) -> None:
+    world = approving
+    for channel in ("approvals", ""):
+        async with world.running_bot(**settings(world, channel=channel)):
+            world.slack.faults.next("chat.postMessage", Reset(done=True))
+            world.slack.faults.next("chat.postMessage", Reset(done=True))
+            card = await world.request_video(world.ana, {"script": SCRIPT})
+            await world.advance(minutes=10)
+            place = "approvals" if channel else world.slack.dm("ben").id
+            [asked] = requests(world, place)
+            await world.ben.click(asked, "Approve")
+            await world.advance(minutes=5)
+            assert f"Approved by <@{world.ben.user.id}>." in world.now(asked).text
+            assert len(world.replies(card)) == 1
+
+
+async def test_home_shows_what_waits_to_who_asked_and_to_approvers(world: World) -> None:
+    card, _ = await ask(world, {"video_name": "Welcome"})
+    for person in (world.ana, world.ben):
+        await person.open_home()
+    await world.settle()
+    assert world.ana.home is not None
+    assert world.ben.home is not None
+    mine, theirs = str(world.ana.home.view.body), str(world.ben.home.view.body)
+    assert "Waiting for approval" in mine
+    assert "Cancel request" in mine
+    assert "Approve" not in mine
+    assert "Requests waiting for your approval" in theirs
+    await world.ben.home.click("Details")
+    assert world.ben.modal is not None
+    assert "We are glad" in str(world.ben.modal.view.body)
+    await world.ben.modal.close()
+    await world.ben.home.click("Approve")
+    await world.advance(minutes=5)
+    assert "waiting for your approval" not in str(world.ben.home.view.body)
+    assert "Ready" in str(world.ana.home.view.body)
+    assert "Requested by ana · Approved by ben" in world.now(card).text
+
+
+async def test_a_long_script_is_shown_to_approvers_under_details(approving: World) -> None:
+    world = approving
+    async with world.running_bot(**settings(world), MAX_SCRIPT="20000"):
+        text = "A sentence. " * 900 + "The end."
+        file = world.slack.upload(world.ana.user.id, "script.txt", text.encode(), "text/plain")
+        form = await world.open_form(world.ana)
+        await form.submit({"replica_id": "r-anna-42", "script_file": [file]})
+        await world.settle()
+        [asked] = requests(world)
+        assert "This is the beginning. The whole script is under *Details*." in str(asked.blocks)
+        await world.ben.click(asked, "Details")
+        assert world.ben.modal is not None
+        assert "The end." in str(world.ben.modal.view.body)
+
+
+async def test_of_approve_and_decline_at_once_on_two_copies_one_counts(
+    world_of_copies: World,
+) -> None:
+    world = world_of_copies
+    world.slack.add_channel("approvals")
+    cleo = Person(world.slack, "cleo")
+    async with world.running_copies(2, **settings(world)) as (first, second):
+        for number in range(4):
+            card, asked = await ask(world, {"script": f"Number {number}"})
+            await cleo.click(asked, "Decline")
+            assert cleo.modal is not None
+            form = cleo.modal
+            await asyncio.gather(
+                world.at(first, world.ben.click(asked, "Approve")),
+                world.at(second, form.submit({"decline_reason": "No"})),
+                world.at(second, world.ben.click(asked, "Approve")),
+            )
+            await world.advance(minutes=5)
+            if form.is_open:
+                assert "That has already been settled." in str(form.errors)
+                await form.close()
+            was_created = any(video.script == f"Number {number}" for video in made(world))
+            assert ("Approved by" in world.now(asked).text) is was_created
+            assert ("Declined by" in world.now(card).text) is not was_created
+            assert len(world.replies(card)) == 1
+
+
+def made(world: World) -> list[Any]:
+    return list(world.service.videos.values())
+
+
+async def test_doctor_says_whether_approvers_can_be_asked(approving: World) -> None:
+    world = approving
+    two, private = settings(world), settings(world, channel="vault")
+    alone = {**two, "APPROVERS": world.ben.user.id}
+
+    async def said(**given: str) -> str:
+        environ = {**world.environment("0"), **given}
+        found = [each async for each in doctor.examine(environ) if each.name == "approval"]
+        return " ".join(f"{each.state.name} {each.message}" for each in found)
+
+    assert await said() == ""
+    assert (await said(APPROVAL_ABOVE="1000")).startswith("WARNING APPROVERS is not set")
+    assert await said(**two) == "OK approvers are asked in #approvals"
+    assert "only one person may approve" in await said(**alone)
+    assert "instead" in await said(**private)
+    world.slack.change_channel("approvals", is_archived=True)
+    assert (await said(**two)).startswith("ERROR APPROVAL_CHANNEL (#approvals) is archived")
+
+
+@on_sqlite_alone
+async def test_what_waited_at_a_backup_asks_again_once_that_is_restored(
+    approving: World, tmp_path: Path
+) -> None:
+    world, backup = approving, tmp_path / "backup.db"
+    async with world.running_bot(**settings(world)):
+        card, asked = await ask(world)
+        back_up(world.database, backup, world.clock.now(), replace=True)
+        await world.ben.click(asked, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+        assert not labels(world.now(asked))
+    restore(backup, world.database)
+    async with world.running_bot(**settings(world)):
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+        assert [each.ts for each in requests(world)] == [asked.ts]
+        assert "This request comes from a backup" in world.now(asked).text
+        await world.ben.click(world.now(asked), "Details")
+        assert world.ben.modal is not None
+        await world.ben.modal.close()
+        form = await decline(world, asked, world.ben, "It is there.")
+        assert not form.is_open
+        assert "Declined" in world.now(card).text
+        # The script was for the decision.
+        await world.ben.click(asked, "Details")
+        assert not world.slack.modals[world.ben.user.id]
+        assert world.created_count() == 1
+
+
+async def test_a_request_that_waits_counts_towards_the_limits(approving: World) -> None:
+    world = approving
+    limits: dict[str, Any] = {**settings(world), "MAX_PER_USER_PER_DAY": "1"}
+    async with world.running_bot(**limits):
+        card, _ = await ask(world)
+        form = await world.open_form(world.ana)
+        await form.submit({"replica_id": "r-anna-42", "script": "Another one."})
+        assert "limit of 1 request a day" in str(form.errors)
+        await world.ana.click(card, "Cancel request")
+        await world.settle()
+        await form.submit()
+        assert not form.is_open
+
+
+@on_both_engines
+async def test_what_nobody_approves_is_given_back(approving: World) -> None:
+    world = approving
+    async with world.running_bot(**settings(world)):
+        for answer in ("Decline", "Cancel request", None):
+            card, asked = await ask(world)
+            assert len(used(world)) == 2
+            if answer == "Decline":
+                await world.ben.click(asked, answer)
+                assert world.ben.modal is not None
+                await world.ben.modal.submit({"decline_reason": "No."})
+            elif answer is not None:
+                await world.ana.click(world.now(card), answer)
+            else:
+                world.clock.set(world.clock.now() + timedelta(days=8))
+            await world.settle()
+            await world.advance(minutes=2)
+            assert world.replies(card)
+            assert used(world) == {}

@@ -1,0 +1,525 @@
+"""The subcommands of the video command, and the buttons of cards and replies."""
+
+import re
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import AsyncMock
+from urllib.parse import urlencode
+
+import pytest
+
+from bot.slack import errors
+from bot.store import DatabaseUnavailable, DatabaseUncertain, RowUnreadable
+from bot.store.jobs import Jobs
+from bot.store.replicas import Replicas
+from sandbox.delivery import button_action, deliver, find_button, interact, interaction
+from sandbox.driver import ClientRefusal, Person
+from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.slack_objects import APP, TEAM, Message
+from tests.world import REPLICA, World, number_of
+
+DOCUMENTED = tomllib.loads(
+    (Path(__file__).parent.parent / "data/slack_errors.toml").read_text(encoding="utf-8")
+)
+BUTTONS = ["I found it", "Create again (may be charged twice)", "Cancel request"]
+WHAT_TO_DO = {
+    None: "Please try again",
+    errors.ErrorAction.RETRY: "Please try again",
+    errors.ErrorAction.RECONCILE: "Please try again",
+    errors.ErrorAction.EXPIRED: "Try again",
+    errors.ErrorAction.PAUSE: "tell the person who runs this bot",
+    errors.ErrorAction.REDIRECT: "tell the person who runs this bot",
+    errors.ErrorAction.WITHOUT_METADATA: "Please try again",
+    errors.ErrorAction.REWRITE: "Please try again.*give this to the person who runs this bot: ",
+}
+
+
+async def test_a_command_is_answered_although_the_database_fails_after_it_was_acknowledged(
+    world: World, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    for error, sentence in [
+        (DatabaseUnavailable("the disk is full"), r"couldn't be saved\. Please try again"),
+        (DatabaseUncertain("the disk is full"), "^I don't know whether this was saved"),
+        (RowUnreadable("jobs", "1", "1"), "is damaged, so nothing was changed"),
+        (RuntimeError("unforeseen"), r"Something went wrong.* give this to .*: [0-9a-f]{8}"),
+    ]:
+        for command, owner, method in [
+            ("/video status {video}", Jobs, "wake"),
+            ("/replica status {replica}", Replicas, "learn"),
+            ("/replica add {replica}", Replicas, "learn"),
+            ("/replica default {replica}", Replicas, "set_default"),
+        ]:
+            with subtests.test(error=error, command=command):
+                fail = AsyncMock(side_effect=error)
+                told = len(world.ephemerals(world.ana))
+                name, _, text = command.format(video=video_id, replica=REPLICA).partition(" ")
+                with monkeypatch.context() as patched:
+                    patched.setattr(owner, method, fail)
+                    answer = await world.ana.command(name, text)
+                    assert answer.ok
+                    await world.settle()
+                [said] = world.ephemerals(world.ana)[told:]
+                assert re.search(sentence, said)
+
+
+async def _says(person: Person, text: str) -> Message:
+    """Type the command and return what it says to the person at once."""
+    answer = await person.command("/video", text)
+    assert answer.message is not None
+    assert answer.message.visible_to == person.user.id
+    return answer.message
+
+
+async def _status(world: World, person: Person, wanted: str) -> str:
+    """Ask for a status and return what the person is shown in the end."""
+    before = len(world.ephemerals(person))
+    answer = await person.command("/video", f"status {wanted}")
+    assert answer.ok
+    await world.settle()
+    [shown] = world.ephemerals(person)[before:]
+    return shown
+
+
+# ── Help and list ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
+    world.service.next_video(Scenario(), Scenario(end="error", reason="No."), Scenario(end="never"))
+    for name in ("First", "Second", "Third"):
+        await world.request_video(world.ana, {"video_name": f"{name} <b>"})
+        await world.advance(minutes=5)
+    await world.request_video(world.ben, {"video_name": "Not mine"})
+    shown = await _says(world.ana, "list")
+
+    lines = shown.text.splitlines()[1:]
+    assert [line.split(" · ")[:2] for line in lines] == [
+        ["• Rendering", "Third &lt;b&gt;"],
+        ["• Failed", "Second &lt;b&gt;"],
+        ["• Ready", "First &lt;b&gt;"],
+    ]
+    assert ["/watch/" in line for line in lines] == [False, False, True]
+    assert "Not mine" not in str(shown)
+
+
+async def test_a_sentence_that_begins_like_a_command_is_a_script(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for text in ["list of things to do", "help is on its way", "status of the project"]:
+        with subtests.test(text=text):
+            form = await world.open_form(world.ana, text)
+
+            assert form.values["script"] == text
+            await form.close()
+
+
+# ── Status ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_status_of_my_video_is_what_the_service_says_now(world: World) -> None:
+    card = await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    await world.advance(seconds=15)
+
+    for wanted in (number_of(card), f"`{number_of(card)}`", video_id):
+        shown = await _status(world, world.ana, wanted)
+        assert "Rendering" in shown
+        assert "generating" in shown
+        assert video_id in shown
+        assert "Script: Hello, world." in shown
+        assert "/watch/" not in shown, "the link is there already, and leads nowhere yet"
+
+    await world.advance(minutes=5)
+    shown = await _status(world, world.ana, video_id)
+    assert "Video service status: ready" in shown
+    assert f"/watch/{video_id}" in shown
+    assert len(world.posts()) == 2
+
+
+async def test_asking_for_the_status_of_a_video_that_just_got_ready_brings_the_answer(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        card = await world.request_video(world.ana)
+        [video_id] = world.service.videos
+        await world.advance(seconds=45)
+        world.service.finish(video_id)
+        await _status(world, world.ben, number_of(card))
+        await world.settle()
+
+    assert len(world.replies(card)) == 1
+
+
+async def test_others_see_the_state_and_the_link_but_not_the_script(world: World) -> None:
+    card = await world.request_video(world.ana, {"video_name": "Greeting"})
+    await world.advance(minutes=5)
+
+    shown = await _status(world, world.ben, number_of(card))
+
+    assert "/watch/" in shown
+    assert "Greeting" in shown
+    assert "Hello, world." not in str(world.slack.ephemerals("ben", "studio"))
+
+
+async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
+    admin_world: World,
+) -> None:
+    world = admin_world
+    async with world.slack.session.post(
+        f"{world.service.url}/v2/videos",
+        json={"script": "Made by hand.", "replica_id": REPLICA},
+        headers={"x-api-key": world.service.api_key},
+    ) as answer:
+        made = str((await answer.json())["video_id"])
+    await world.advance(minutes=5)
+
+    shown = await _status(world, world.ana, made)
+
+    assert "ready" in shown
+    assert "/watch/" in shown
+    assert "Made by hand." not in shown, "nobody knows whose words they are"
+    assert not world.posts()
+
+
+async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
+    admin_world: World,
+) -> None:
+    world = admin_world
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(done=True))
+    await world.request_video(world.ben, {"script": "A secret script."})
+    [made] = world.service.videos
+    await world.advance(minutes=5)
+
+    shown = await _status(world, world.ana, made)
+
+    assert "ready" in shown
+    assert "secret" not in shown
+
+
+async def test_an_unknown_id_is_reported_with_the_services_words(
+    admin_world: World, subtests: pytest.Subtests
+) -> None:
+    world = admin_world
+    for code in [400, 404]:
+        with subtests.test(code=code):
+            world.service.unknown_id_status = code
+
+            shown = await _status(world, world.ana, "v-<nobody>")
+
+            assert "v-&lt;nobody&gt;" in shown
+            assert "Invalid video_id" in shown
+
+
+async def test_an_odd_id_never_reaches_another_path_of_the_service(
+    admin_world: World, subtests: pytest.Subtests
+) -> None:
+    world = admin_world
+    for wanted in ["..", "../replicas/x", "%2e%2e", "`#`", "x" * 200]:
+        with subtests.test(wanted=wanted):
+            await _status(world, world.ana, wanted)
+
+            assert not world.requests_for("read_replica")
+
+
+async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
+    admin_world: World,
+) -> None:
+    world = admin_world
+    card = await world.request_video(world.ana)
+    await world.advance(seconds=15)
+    world.service.down = True
+
+    shown = await _status(world, world.ana, number_of(card))
+    assert "Rendering" in shown
+    assert "Couldn't be checked just now" in shown
+
+    shown = await _status(world, world.ana, "somewhere-else")
+    assert "couldn't be asked" in shown
+    assert "<html>" not in shown
+
+
+# ── Buttons ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def _fails(world: World) -> Message:
+    """Have a video of Ana's fail that had everything filled in, and return its closing reply."""
+    world.service.next_video(Scenario(end="error", reason="Too dark."))
+    form = await world.open_form(world.ana, "A secret script.")
+    await form.choose("background", "background_url")
+    values = {"replica_id": REPLICA, "video_name": "Kept", "where": "lobby"}
+    await form.submit(values | {"background_url": "https://example.com/secret"})
+    await world.advance(minutes=5)
+    [card] = world.slack.messages("lobby")
+    [reply] = world.replies(card)
+    return reply
+
+
+async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: World) -> None:
+    reply = await _fails(world)
+
+    await world.ana.click(reply, "Edit and retry")
+
+    form = world.ana.modal
+    assert form is not None
+    assert form.values == {
+        "replica_id": REPLICA,
+        "script": "A secret script.",
+        "video_name": "Kept",
+        "background": "background_url",
+        "background_url": "https://example.com/secret",
+        "where": world.slack.channel("lobby").id,
+    }
+    await form.submit({"script": "A brighter script."})
+    assert not form.is_open
+    await world.advance(minutes=5)
+    assert [video.script for video in world.service.videos.values()] == [
+        "A secret script.",
+        "A brighter script.",
+    ]
+    [first] = world.slack.messages("lobby")
+    assert len(world.replies(first)) == 3, "its reply, the card of the retry and its reply"
+
+
+async def test_an_admin_who_retries_does_not_see_what_the_user_typed(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        reply = await _fails(world)
+        await world.ben.click(reply, "Edit and retry")
+
+    form = world.ben.modal
+    assert form is not None
+    assert form.values["replica_id"] == REPLICA
+    assert form.values["script"] is None
+    assert "secret" not in str(form.view.body)
+
+
+async def test_buttons_of_other_peoples_cards_do_nothing_and_say_why(world: World) -> None:
+    reply = await _fails(world)
+    posted = world.posts()
+
+    await world.ben.click(reply, "Edit and retry")
+    await world.settle()
+
+    [shown] = world.ephemerals(world.ben, "lobby")
+    assert f"Only <@{world.ana.user.id}> or an admin" in shown
+    assert world.ben.modal is None
+    assert not world.ephemerals(world.ana, "lobby")
+    assert world.posts() == posted
+
+
+async def test_only_the_requester_decides_about_an_unconfirmed_video(world: World) -> None:
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
+    asking, question = world.now(card), world.question(card)
+
+    for button in BUTTONS:
+        await world.ben.click(question, button)
+        await world.settle()
+        assert world.ben.modal is None
+
+    told = world.ephemerals(world.ben)
+    assert ["or an admin can do that" in each for each in told] == [True] * 3
+    assert world.now(card) == asking
+    assert world.posts() == [asking, question]
+    assert len(world.requests_for("create_video")) == 1
+
+
+async def test_a_button_of_a_settled_question_says_that_it_is_settled(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
+    stale = world.question(card)
+    asked_before = len(world.ephemerals(world.ana))
+    await world.advance(minutes=10)
+    settled = world.posts()
+    assert len(settled) == 3
+
+    for button in BUTTONS:
+        await world.ana.click(stale, button)
+        await world.advance(minutes=5)
+
+    told = world.ephemerals(world.ana)[asked_before:]
+    assert ["already been settled" in each for each in told] == [True] * 3
+    assert world.posts() == settled
+    assert world.ana.modal is None
+    assert len(world.requests_for("create_video")) == 1
+
+
+async def test_check_now_on_an_outdated_card_says_how_the_video_is(world: World) -> None:
+    world.service.next_video(Scenario(end="never"))
+    card = await world.request_video(world.ana)
+    await world.advance(hours=4)
+    stale = world.now(card)
+    [video_id] = world.service.videos
+    world.service.finish(video_id)
+    await world.advance(hours=1)
+    settled = world.posts()
+    reads = len(world.requests_for("read_video"))
+
+    await world.ana.click(stale, "Check now")
+    await world.settle()
+
+    [shown] = world.ephemerals(world.ana)
+    assert "Status: Ready" in shown
+    assert f"/watch/{video_id}|Watch" in shown
+    assert len(world.requests_for("read_video")) == reads + 1
+    assert world.posts() == settled
+    with pytest.raises(ClientRefusal):
+        await world.ana.click(world.now(card), "Check now")
+
+
+async def test_buttons_with_a_link_are_answered_and_change_nothing(world: World) -> None:
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
+    posted = world.posts()
+
+    answer = await world.ben.click(world.now(card), "Watch")
+    await world.settle()
+
+    assert answer.ok
+    assert world.posts() == posted
+    assert not world.ephemerals(world.ben)
+
+
+USED = [code for code, action in errors.ERROR_ACTIONS.items() if action is errors.ErrorAction.DONE]
+
+
+def one_of_each_action(method: str) -> list[str]:
+    """Return a documented error of a method for each way in which the bot handles errors."""
+    codes = {errors.ERROR_ACTIONS.get(code): code for code in DOCUMENTED[method].split()}
+    return list(codes.values())
+
+
+async def test_for_any_error_at_opening_a_form_the_user_learns_what_to_do(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for code in set(one_of_each_action("views.open")) - set(USED):
+        with subtests.test(code=code):
+            world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
+
+            answer = await world.ana.command("/video", "Hello.")
+
+            assert answer.message is not None
+            assert world.ana.modal is None
+            assert re.search(WHAT_TO_DO[errors.ERROR_ACTIONS.get(code)], answer.message.text), (
+                answer.message.text
+            )
+            form = await world.open_form(world.ana, "Hello.")
+            await form.close()
+
+
+async def test_after_any_error_at_changing_a_form_it_can_still_be_submitted(
+    quiet_world: World, subtests: pytest.Subtests
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="100"):
+        for code in one_of_each_action("views.update"):
+            with subtests.test(code=code):
+                form = await world.open_form(world.ana)
+                refused = CannedResponse(200, {"ok": False, "error": code})
+                world.slack.faults.next("views.update", refused)
+
+                assert (await form.choose("background", "background_url")).ok
+                await form.submit({"replica_id": REPLICA, "script": f"Hello, {code}."})
+
+                # The field for the link did not come, and it is wanted: the form brings it.
+                assert form.is_open
+                await form.submit({"background_url": "https://example.com/office"})
+                assert not form.is_open
+
+
+async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_error(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for code in USED:
+        with subtests.test(code=code):
+            world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
+
+            answer = await world.ana.command("/video", "Hello.")
+
+            assert answer.ok
+            assert answer.message is None, "the form is open: its copy did that"
+
+
+async def test_a_replayed_command_is_answered_like_the_first(world: World) -> None:
+    studio, ana = world.slack.channel("studio"), world.ana.user
+    body = urlencode(
+        {
+            "command": "/video",
+            "text": "Hello.",
+            "user_id": ana.id,
+            "channel_id": studio.id,
+            "trigger_id": world.slack.new_trigger(ana.id, studio.id),
+            "response_url": world.slack.new_response_url(ana.id, studio.id),
+            "team_id": TEAM,
+            "api_app_id": APP,
+        }
+    ).encode()
+
+    answers = [await deliver(world.slack, body) for _ in range(3)]
+
+    assert [(answer.status, answer.body) for answer in answers] == [(200, "")] * 3
+    assert len(world.slack.modals[ana.id]) == 1
+    assert not world.ephemerals(world.ana)
+
+
+async def test_a_create_again_button_of_an_earlier_attempt_does_nothing(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(), Reset())
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
+    first = world.question(card)
+    await world.ana.click(first, "Create again (may be charged twice)")
+    await world.advance(minutes=16)
+    second = world.now(card)
+    assert "Your answer is needed" in second.text
+    before = len(world.ephemerals(world.ana))
+
+    await world.ana.click(first, "Create again (may be charged twice)")
+    await world.settle()
+
+    [text] = world.ephemerals(world.ana)[before:]
+    assert "already been settled" in text
+    assert world.now(card) == second
+    assert len(world.requests_for("create_video")) == 2
+    await world.ana.click(world.question(second), "Create again (may be charged twice)")
+    await world.advance(minutes=5)
+    assert len(world.requests_for("create_video")) == 3
+    assert len(world.replies(card)) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "creates"), [("{job}", 2), ("{job}:1", 2), ("{job}:2", 1), ("{job}:", 1)]
+)
+async def test_a_button_without_an_attempt_number_means_the_first_attempt(
+    world: World, value: str, creates: int
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
+    block, button = find_button(world.question(card).blocks, "Create again (may be charged twice)")
+    studio = world.slack.channel("studio")
+    action = button_action(
+        world.slack, block, {**button, "value": value.format(job=number_of(card))}
+    )
+    payload = interaction(world.slack, world.ana.user, "block_actions", studio)
+
+    await interact(world.slack, {**payload, "channel": {"id": studio.id}, "actions": [action]})
+    await world.settle()
+
+    assert len(world.requests_for("create_video")) == creates
+
+
+async def test_a_script_may_contain_the_name_of_a_field_of_slacks(world: World) -> None:
+    form = await world.open_form(world.ana, "The payload is 100% payload=%7B & more + more")
+    assert form.values["script"] == "The payload is 100% payload=%7B & more + more"

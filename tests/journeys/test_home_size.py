@@ -1,0 +1,61 @@
+"""The Home tab and the modals of admins at their largest: Slack accepts them."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from bot.slack.features.limits import Group, limits_form
+from bot.slack.views.home import (
+    MAX_PAST,
+    MAX_QUESTIONS,
+    MAX_REPLICAS,
+    PAGE,
+    AdminContent,
+    Health,
+    HomeContent,
+    home_view,
+    spending_modal,
+)
+from bot.store import (
+    CHANGEABLE,
+    LimitChange,
+    Limits,
+    LimitsInForce,
+    MonthSpending,
+    PastChange,
+    PersonSpending,
+)
+from sandbox.block_kit import validate_view
+from tests.slack.test_cards import NINE, PRESENTERS
+from tests.slack.test_question_message import ASKED
+
+USERS = [f"U{number:010}" for number in range(2000)]
+LONG = "\U0001f600" * 3000
+
+
+def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> None:
+    settings = Limits(open_per_user=1, per_user_per_day=2, per_day=3, max_script=4)
+    people, channels = frozenset(USERS), frozenset(f"C{user[1:]}" for user in USERS)
+    limits = replace(settings, video_users=people, training_users=people, channels=channels)
+    changes = {name: LimitChange(name, "5", USERS[0], NINE) for name in CHANGEABLE}
+    in_force = LimitsInForce(limits, settings, changes)
+    past = PastChange("VIDEO_USERS", ",".join(USERS), ",".join(USERS[1:]), USERS[0], NINE)
+    spending = MonthSpending(
+        NINE, [PersonSpending(user, 1_000_000, 1_000_000, timedelta(days=99)) for user in USERS]
+    )
+    health = Health(
+        1, 2, unsent=3, key_refused=True, no_credit=True, next_try=NINE, slowed_down=True
+    )
+    job = replace(ASKED, params={"script": LONG, "video_name": LONG})
+    content = HomeContent(
+        jobs=[job] * PAGE,
+        page=5,
+        more=True,
+        replicas=[LONG] * MAX_REPLICAS,
+        questions=[job] * MAX_QUESTIONS,
+        to_approve=[job] * MAX_QUESTIONS,
+        admin=AdminContent(health, spending, in_force, [past] * MAX_PAST),
+    )
+    assert validate_view(home_view(content, PRESENTERS, "/{}".format)) == []
+    assert validate_view(spending_modal(spending, NINE)) == []
+    groups = [Group(id=f"S{user[1:]}", name="N" * 200, handle="h" * 80) for user in USERS]
+    assert validate_view(limits_form(in_force, groups)) == []

@@ -1,0 +1,567 @@
+"""Several open questions to one person in one channel: one message, and one mention."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.model import DeliveryState
+from bot.timings import Timings
+from sandbox.block_kit import Json
+from sandbox.driver import Modal, Person
+from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import CallbackPlan
+from sandbox.slack_objects import Message
+from tests.journeys.test_question import BUTTONS, labels
+from tests.modes import on_both_engines
+from tests.world import REPLICA, World, is_question, number_of
+
+SCRIPTS = ("One.", "Two.", "Three.", "Four.")
+ASKS = "We don't know whether these 4 videos were created."
+LIST_BUTTONS = ["Answer each", "Cancel all"]
+DONE = "None of these needs an answer now."
+
+# After the first, it is not known whether a message is in Slack; after the second, it is not.
+NOT_POSTED = [
+    CannedResponse(503, ""),
+    CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "600"}),
+]
+
+pytestmark = on_both_engines
+
+
+@pytest.fixture(autouse=True)
+def _no_holds(quiet_world: World) -> None:
+    """Hold no create back after one that failed: here, many fail."""
+    quiet_world.pauses = {**quiet_world.pauses, "first_hold": timedelta(0)}
+
+
+async def lose(
+    world: World,
+    *scripts: str,
+    person: Person | None = None,
+    channel: str = "studio",
+    made: bool = False,
+) -> list[Message]:
+    """Have create calls lose their answers, one for each script, and return the cards."""
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", *[Reset(done=made)] * len(scripts))
+    who = person or world.ana
+    return [await world.request_video(who, {"script": each}, channel) for each in scripts]
+
+
+async def asked(world: World, *scripts: str, made: bool = False) -> tuple[Message, list[Message]]:
+    """Return the message that asks Ana about lost create calls, and the cards."""
+    cards = await lose(world, *(scripts or SCRIPTS), made=made)
+    await world.advance(minutes=16)
+    [message] = questions(world)
+    return message, cards
+
+
+def questions(world: World) -> list[Message]:
+    return [each for each in world.posts() if is_question(each)]
+
+
+def lines(message: Message) -> list[str]:
+    """Return what a message says of each request, open ones first."""
+    found = [each[2:] for each in message.text.splitlines() if each.startswith("• ")]
+    assert found == sorted(found, key=lambda each: "·" in each)
+    return sorted(found, key=lambda each: ("·" in each, each))
+
+
+async def answers(world: World, message: Message, person: Person | None = None) -> Modal:
+    who = person or world.ana
+    await who.click(message, "Answer each")
+    assert who.modal is not None
+    return who.modal
+
+
+def choice(card: Message, attempt: int = 1) -> str:
+    return f"choice {number_of(card)}:{attempt}"
+
+
+def id_of(card: Message, attempt: int = 1) -> str:
+    return f"id {number_of(card)}:{attempt}"
+
+
+async def settled(world: World, **duration: float) -> None:
+    await world.advance(**(duration or {"seconds": 5}))
+
+
+# ── Asked ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_four_questions_to_a_person_are_one_message_with_one_mention(world: World) -> None:
+    message, cards = await asked(world)
+
+    assert ASKS in message.text
+    assert message.thread_ts in {card.ts for card in cards}
+    assert lines(message) == sorted(SCRIPTS)
+    assert labels(message) == LIST_BUTTONS
+    assert message.text.count(f"<@{world.ana.user.id}>") == 1
+    for card in cards:
+        assert "Your answer is needed" in world.now(card).text
+
+
+async def test_a_question_that_comes_later_is_listed_by_an_edit(world: World) -> None:
+    [first] = await lose(world, "One.")
+    await world.advance(minutes=16)
+    [message] = questions(world)
+    assert labels(message) == BUTTONS
+
+    await lose(world, "Two.")
+    await world.advance(minutes=16)
+    [edited] = questions(world)
+    assert (edited.ts, edited.thread_ts) == (message.ts, first.ts)
+    assert lines(edited) == ["One.", "Two."]
+    assert labels(edited) == LIST_BUTTONS
+    assert "these 2 videos were" in edited.text
+
+
+async def test_each_person_is_asked_in_a_message_of_their_own(world: World) -> None:
+    await lose(world, "One.", "Two.")
+    await lose(world, "Three.", "Four.", person=world.ben)
+    await world.advance(minutes=16)
+
+    of_ana, of_ben = sorted(questions(world), key=lambda each: "Three." in each.text)
+    assert of_ana.pings == {world.ana.user.id}
+    assert of_ben.pings == {world.ben.user.id}
+    assert lines(of_ana) == ["One.", "Two."]
+    assert lines(of_ben) == ["Four.", "Three."]
+
+
+async def test_titles_of_one_channel_are_not_listed_in_another(world: World) -> None:
+    await lose(world, "One.", "Two.")
+    world.slack.add_channel("general")
+    await lose(world, "Three.", "Four.", channel="general")
+    await world.advance(minutes=16)
+
+    by_channel = {world.slack.channel(m.channel).name: m for m in questions(world)}
+    assert lines(by_channel["studio"]) == ["One.", "Two."]
+    assert lines(by_channel["general"]) == ["Four.", "Three."]
+
+
+async def test_a_replica_and_a_video_are_asked_about_together(world: World) -> None:
+    world.service.faults.next("create_replica", Reset())
+    await world.request_replica(world.ana, {"replica_name": "Kim"})
+    message, _ = await asked(world, "One.")
+
+    assert "these 2 replicas and videos were created" in message.text
+
+
+async def test_without_callbacks_the_admins_are_asked_first_about_all(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben = world.ana.user.id, world.ben.user.id
+    async with world.running_bot(callbacks=False, ADMIN_USERS=ben):
+        await lose(world, "One.", "Two.")
+        await world.settle()
+        [first] = questions(world)
+        assert first.pings == {ben}
+        assert labels(first) == LIST_BUTTONS
+
+        await world.advance(days=1, minutes=1)
+        [_, second] = questions(world)
+        assert second.pings == {ana, ben}
+
+
+async def test_more_than_a_message_has_room_for_are_counted_and_move_up(world: World) -> None:
+    scripts = [f"Number {number}." for number in range(23)]
+    message, _ = await asked(world, *scripts)
+    assert "these 23 videos" in message.text
+    assert "And 3 more" in message.text
+    shown = set(lines(message))
+    assert len(shown) == 20
+    assert len((await answers(world, message)).view.body["blocks"]) == 41
+
+    await world.ana.click(message, "Cancel all")
+    await settled(world)
+    moved_up = lines(world.now(message))
+    assert set(moved_up[:3]) == set(scripts) - shown
+    assert all(each.endswith("· cancelled") for each in moved_up[3:])
+    await world.ana.click(world.now(message), "Cancel all")
+    await settled(world)
+    assert DONE in world.now(message).text
+
+
+# ── Settled ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_question_that_is_settled_elsewhere_is_settled_in_the_list(world: World) -> None:
+    message, cards = await asked(world, made=True)
+    [video, *_] = [v for v in world.service.videos.values() if v.script == "Two."]
+    await world.service.call_back(video.video_id)
+    await settled(world, minutes=5)
+    assert "Two. · turned up after all" in lines(world.now(message))
+    assert labels(world.now(message)) == LIST_BUTTONS
+
+    await world.ana.open_home()
+    await world.settle()
+    home = world.ana.home
+    assert home is not None
+    await home.click("Cancel request")
+    await settled(world)
+    said = lines(world.now(message))
+    assert sum("cancelled" in each for each in said) == 1
+    assert sum("·" not in each for each in said) == 2
+    assert len(world.replies(cards[1])) == 1
+
+
+async def test_the_leading_question_may_be_settled_first_and_others_follow(world: World) -> None:
+    message, cards = await asked(world, "One.", "Two.")
+    leading = next(card for card in cards if card.ts == message.thread_ts)
+    form = await answers(world, message)
+    await form.submit({choice(leading): "cancel"})
+    assert not form.is_open, form.errors
+    await settled(world)
+    assert labels(world.now(message)) == LIST_BUTTONS
+    assert message.text.startswith(f"<@{world.ana.user.id}>")
+
+    await lose(world, "Three.")
+    await world.advance(minutes=16)
+    [edited] = questions(world)
+    assert "these 3 videos" in edited.text
+    await world.ana.click(edited, "Cancel all")
+    await settled(world)
+    end = world.now(edited)
+    assert "We didn't know whether these 3 videos were created." in end.text
+    assert DONE in end.text
+    assert not labels(end)
+    assert not end.pings
+
+
+async def test_cancel_all_cancels_what_is_open_and_a_second_click_nothing(world: World) -> None:
+    message, cards = await asked(world)
+    form = await answers(world, message)
+    await form.submit({choice(cards[0]): "cancel"})
+    answer = await world.ana.click(message, "Cancel all")
+    assert answer.dialog is not None
+    await settled(world)
+    assert world.ephemerals(world.ana)[-1] == "1 of them had already been settled."
+
+    await world.ana.click(message, "Cancel all")
+    await settled(world)
+    assert world.ephemerals(world.ana)[-1] == "That has already been settled."
+    assert DONE in world.now(message).text
+    assert [len(world.replies(card)) for card in cards] == [1] * 4
+
+
+async def test_cancel_all_leaves_a_request_that_was_created_again(world: World) -> None:
+    message, cards = await asked(world)
+    world.service.faults.next("create_video", Reset())
+    form = await answers(world, message)
+    await form.submit({choice(cards[0]): "again"})
+    await world.advance(minutes=16)
+    assert choice(cards[0], 2) in {
+        each.block_id for each in (await answers(world, world.now(message))).view.fields()
+    }
+    await world.ana.click(message, "Cancel all")
+    await settled(world)
+    assert lines(world.now(message))[0] == "One."
+    assert len(questions(world)) == 1
+
+
+async def test_others_may_not_answer(world: World) -> None:
+    message, _ = await asked(world)
+    for button in LIST_BUTTONS:
+        await world.ben.click(message, button)
+        await world.settle()
+        assert "or an admin can do that" in world.ephemerals(world.ben)[-1]
+    assert world.ben.modal is None
+    assert world.now(message) == message
+
+
+# ── The form ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_request_gets_its_own_answer(world: World) -> None:
+    message, cards = await asked(world, made=True)
+    one, two, three, four = cards
+    [found] = [v.video_id for v in world.service.videos.values() if v.script == "One."]
+    form = await answers(world, message)
+    assert [form.values[choice(card)] for card in cards] == ["later"] * 4
+    await form.submit(
+        {
+            choice(one): "found",
+            id_of(one): f" {found} ",
+            choice(two): "again",
+            choice(three): "cancel",
+        },
+        clicks=2,
+    )
+    await settled(world, minutes=5)
+
+    assert lines(world.now(message)) == [
+        "Four.",
+        "One. · found",
+        "Three. · cancelled",
+        "Two. · to be created again",
+    ]
+    assert len(world.requests_for("create_video")) == 5
+    assert "is ready" in world.replies(one)[0].text
+    assert "is ready" in world.replies(two)[0].text
+    assert "Cancelled" in world.now(three).text
+    assert "Your answer is needed" in world.now(four).text
+
+
+async def test_a_wrong_answer_is_refused_at_its_field_and_nothing_is_done(world: World) -> None:
+    message, (one, two, three, four) = await asked(world, made=True)
+    [other] = [v.video_id for v in world.service.videos.values() if v.script == "Two."]
+    form = await answers(world, message)
+    wrong = {
+        choice(one): "found",
+        choice(two): "again",
+        id_of(two): "v-2",
+        choice(three): "found",
+        id_of(three): other,
+        choice(four): "cancel",
+    }
+    await form.submit(wrong)
+
+    assert "one word" in form.errors[id_of(one)]
+    assert "Choose “I found it”" in form.errors[choice(two)]
+    assert "isn't the one" in form.errors[id_of(three)]
+    assert form.values[id_of(three)] == other
+    await settled(world)
+    assert world.now(message) == message
+    assert len(world.requests_for("create_video")) == 4
+
+
+async def test_an_id_that_cannot_be_verified_is_used_after_a_warning(world: World) -> None:
+    message, (one, two) = await asked(world, "One.", "Two.", made=True)
+    [found] = [v.video_id for v in world.service.videos.values() if v.script == "One."]
+    world.service.down = True
+    form = await answers(world, message)
+    await form.submit({choice(one): "found", id_of(one): found, choice(two): "cancel"})
+    assert str(form.view.body).count("I can't verify") == 1
+    assert form.values[id_of(one)] == found
+    assert form.values[choice(two)] == "cancel"
+    await settled(world)
+    assert world.now(message) == message
+
+    await form.submit({id_of(one): "v-other"})
+    assert str(form.view.body).count("I can't verify") == 1, "another id, another warning"
+    await form.submit({id_of(one): found})
+    await form.submit({})
+    assert not form.is_open, form.errors
+    world.service.down = False
+    await settled(world, minutes=10)
+    assert lines(world.now(message)) == ["One. · found", "Two. · cancelled"]
+
+
+async def test_a_limit_refuses_at_the_field_and_the_other_answers_count(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_PER_USER_PER_DAY="3"):
+        message, (one, two) = await asked(world, "One.", "Two.")
+        form = await answers(world, message)
+        await form.submit({choice(one): "again", choice(two): "again"})
+        [refused] = form.errors
+        assert "I didn't create it again." in form.errors[refused]
+        await form.submit({refused: "cancel"})
+        assert form.title == "Already settled"
+        await settled(world)
+    ends = {each.partition(" · ")[2] for each in lines(world.now(message))}
+    assert ends == {"to be created again", "cancelled"}
+    assert len(world.requests_for("create_video")) == 3
+
+
+async def test_an_admin_may_answer_for_the_person(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        scripts = ("The first of two videos.", "The second of two videos.")
+        message, (one, two) = await asked(world, *scripts)
+        form = await answers(world, message, world.ben)
+        await form.submit({choice(one): "cancel", choice(two): "cancel"})
+        await settled(world)
+    assert DONE in world.now(message).text
+
+
+async def test_an_answer_to_what_was_settled_meanwhile_changes_nothing(world: World) -> None:
+    message, (one, two) = await asked(world, "One.", "Two.")
+    form = await answers(world, message)
+    await world.ana.click(message, "Cancel all")
+    await settled(world)
+    await form.submit({choice(one): "again", choice(two): "later"})
+
+    assert form.title == "Already settled"
+    assert "One." in str(form.view.body)
+    assert "Two." not in str(form.view.body)
+    assert len(world.requests_for("create_video")) == 2
+    await form.close()
+    await world.ana.click(message, "Answer each")
+    await world.settle()
+    assert world.ana.modal is None
+    assert world.ephemerals(world.ana)[-1] == "That has already been settled."
+
+
+# ── Asked again, and closed ───────────────────────────────────────────────────────────────────
+
+
+async def test_all_are_asked_again_in_one_new_message_and_closed_after_a_week(
+    world: World,
+) -> None:
+    first, cards = await asked(world)
+    await world.advance(days=1)
+
+    [before, second] = questions(world)
+    assert before.ts == first.ts
+    assert sorted(lines(before)) == sorted(f"{each} · asked again" for each in SCRIPTS)
+    assert not labels(before)
+    assert ASKS in second.text
+    assert "asking again" in second.text
+    assert second.pings == {world.ana.user.id}
+    assert sorted(lines(second)) == sorted(SCRIPTS)
+
+    await world.advance(days=7)
+    end = world.now(second)
+    assert sorted(lines(end)) == sorted(f"{each} · closed without an answer" for each in SCRIPTS)
+    assert not labels(end)
+    assert sum(len(world.replies(card)) for card in cards) == 4
+    assert len(questions(world)) == 2
+
+
+async def test_what_is_asked_about_days_later_mentions_the_person(world: World) -> None:
+    """Nobody looks at a message that has waited for days because it was edited."""
+    await asked(world, "One.", "Two.")
+    await world.advance(days=3)
+    await lose(world, "Three.")
+    await world.advance(minutes=16)
+
+    [_, second, third] = questions(world)
+    assert lines(second) == ["One.", "Two."]
+    assert third.pings == {world.ana.user.id}
+    assert labels(third) == BUTTONS
+
+
+# ── Failures of Slack, and of the process ─────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_a_list_whose_post_got_no_answer_is_posted_once(world: World, *, done: bool) -> None:
+    await lose(world, *SCRIPTS)
+    world.slack.faults.next("chat.postMessage", Reset(done=done))
+    await world.advance(minutes=20)
+
+    [message] = questions(world)
+    assert lines(message) == sorted(SCRIPTS)
+    assert labels(message) == LIST_BUTTONS
+
+
+@pytest.mark.parametrize("fault", NOT_POSTED)
+async def test_a_leading_question_that_is_settled_before_its_post_lists_the_others(
+    world: World, fault: CannedResponse
+) -> None:
+    cards = await lose(world, "One.", "Two.", made=True)
+    world.slack.faults.always("chat.postMessage", fault)
+    await world.advance(minutes=15, seconds=5)
+    rows = {row["job_id"]: row["state"] for row in _rows(world)}
+    [leading] = [id_ for id_, state in rows.items() if state != DeliveryState.LISTED]
+    script = {number_of(card): text for card, text in zip(cards, ("One.", "Two."), strict=True)}
+    [video] = [v.video_id for v in world.service.videos.values() if v.script == script[leading]]
+    await world.service.call_back(video)
+    await world.settle()
+    world.slack.faults.clear()
+    await world.advance(minutes=20)
+
+    [message] = questions(world)
+    [other] = set(script.values()) - {script[leading]}
+    assert lines(message) == [other, f"{script[leading]} · turned up after all"]
+
+
+@pytest.mark.parametrize("fault", NOT_POSTED)
+async def test_a_list_is_not_posted_if_all_is_settled_before(
+    world: World, fault: CannedResponse
+) -> None:
+    await lose(world, "One.", "Two.", made=True)
+    world.slack.faults.always("chat.postMessage", fault)
+    await world.advance(minutes=15, seconds=5)
+    for video in list(world.service.videos):
+        await world.service.call_back(video)
+    await world.settle()
+    world.slack.faults.clear()
+    await world.advance(minutes=20)
+
+    assert not questions(world)
+
+
+async def test_what_a_message_that_nobody_gets_lists_is_asked_again(world: World) -> None:
+    await lose(world, "One.", "Two.")
+    refused = CannedResponse(200, {"ok": False, "error": "restricted_action"})
+    world.slack.faults.always("chat.postMessage", refused)
+    await world.advance(hours=8)
+    assert not questions(world)
+    world.slack.faults.clear()
+    await world.advance(hours=17)
+
+    [message] = questions(world)
+    assert lines(message) == ["One.", "Two."]
+    assert "asking again" in message.text
+
+
+async def test_a_list_whose_process_ended_in_its_post_is_found_and_not_doubled(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    posted, never = asyncio.Event(), asyncio.Event()
+
+    async def hold_back(when: str, method: str, arguments: Json) -> None:
+        if (when, method) == ("after", "chat.postMessage") and "thread_ts" in arguments:
+            posted.set()
+            await never.wait()
+
+    async with world.running_bot(callbacks=False):
+        world.slack.on_request = hold_back
+        world.service.callback_plan = CallbackPlan(times=0)
+        world.service.faults.next("create_video", Reset(), Reset())
+        for script in ("One.", "Two."):
+            form = await world.open_form(world.ana)
+            await form.submit({"replica_id": REPLICA, "script": script})
+        await posted.wait()
+    world.slack.on_request = None
+    async with world.running_bot(callbacks=False):
+        await world.advance(minutes=5)
+        [message] = questions(world)
+        assert lines(message) == ["One.", "Two."]
+        await world.ana.click(message, "Cancel all")
+        await settled(world)
+        assert DONE in world.now(message).text
+
+
+async def test_a_question_whose_message_is_deleted_with_its_job_is_asked_again(
+    world: World,
+) -> None:
+    message, cards = await asked(world, "One.", "Two.")
+    leading, other = sorted(cards, key=lambda card: card.ts != message.thread_ts)
+    form = await answers(world, message)
+    await form.submit({choice(leading): "cancel"})
+    await settled(world)
+    soon, jobs = world.clock.now() + timedelta(hours=1), world.bot.store.jobs
+    assert await jobs.erase(soon, {}) == await jobs.delete(soon) == 1
+    assert [row["listed_in"] for row in _rows(world)] == [None]
+
+    await world.advance(days=1)
+    question = world.question(other)
+    assert "asking again" in question.text
+    await world.ana.click(question, "Cancel request")
+    await settled(world)
+    assert "cancelled the request" in world.now(question).text
+
+
+async def test_a_question_of_an_earlier_version_is_as_it_was(world: World) -> None:
+    [card] = await lose(world, "One.")
+    await world.advance(minutes=16)
+    [row] = _rows(world)
+    assert (row["state"], row["listed_in"]) == (DeliveryState.POSTED, None)
+
+    await world.ana.click(world.question(card), "Cancel request")
+    await settled(world)
+    assert "cancelled the request" in world.questions(card)[0].text
+
+
+def _rows(world: World) -> list[dict[str, Any]]:
+    return world.query(
+        "SELECT job_id, state, listed_in FROM deliveries WHERE role = 'question' ORDER BY id"
+    )

@@ -1,0 +1,146 @@
+"""The command line as a person uses it: in a process of its own."""
+
+import asyncio
+import contextlib
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sandbox.http import free_port
+from tests.processes_of_commands import started
+from tests.world import World
+
+_ROOT = Path(__file__).parent.parents[1]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The exit code of a command and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Result:
+    return await run("bot", *arguments, environ=environ, folder=folder)
+
+
+async def run(module: str, *arguments: str, environ: dict[str, str], folder: Path) -> Result:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        env={"PYTHONPATH": str(_ROOT), **environ},
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        # Many times what anything takes: other work may keep the machine busy.
+        async with asyncio.timeout(120):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.communicate()
+        raise
+    assert process.returncode is not None
+    return Result(process.returncode, out.decode(errors="replace"), err.decode())
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+@pytest.mark.slow
+async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> None:
+    # It takes nothing from the file of a deployment.
+    deployed = tmp_path / ".env"
+    deployed.write_text("SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nVIDEO_USERS=U0REAL\n")
+    deployed.chmod(0o600)
+    # A terminal with a small character set gets what it can show.
+    shown = await run(
+        "sandbox", "--story", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path
+    )
+    assert shown.code == 0, shown.err
+    assert "! That link isn't reachable from the internet" in shown.out
+
+    def times(line: str) -> int:
+        return len(re.findall(rf"^      {re.escape(line)}$", shown.out, re.MULTILINE))
+
+    assert times("@ana your video is ready.") == 1
+    assert times("@ben your video is ready.") == 2
+    assert times("@ana your video couldn't be created.") == 1
+    assert times("@ben your replica is ready to use by everyone in this workspace.") == 1
+    # Quotation marks and arrows are not in that character set.
+    assert re.search(r"by callback: .Welcome to the team, Kim!. is ready", shown.out)
+    assert re.search(r"by polling, without a callback: .Our numbers for .* is ready", shown.out)
+    assert re.search(r"by callback: .A few words on our competitors\.. failed", shown.out)
+    said = r"^      .The script contains a name that this replica may not say\..$"
+    assert len(re.findall(said, shown.out, re.MULTILINE)) == 1
+    assert "> This is me, and I did not have to say it." in shown.out
+    assert shown.err == ""
+    assert files_in(tmp_path) == [deployed]
+
+
+@pytest.mark.parametrize("command", ["serve", "doctor"])
+async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_path: Path) -> None:
+    result = await bot(command, environ={"VIDEO_API_KEY": "k3y with spaces"}, folder=tmp_path)
+    printed = result.out + result.err
+    assert result.code == 1
+    for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_URL", "VIDEO_API_KEY"):
+        assert name in printed
+    assert "Traceback" not in printed
+    assert "k3y" not in printed
+    words = " ".join(printed.split())  # the doctor's are wrapped
+    assert ".env" in words
+    assert str(tmp_path) in words
+    assert "python -m bot init" in words
+
+
+async def test_serve_says_that_it_works_and_what_is_no_setting(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("NOTES=s3cr3t\nRETENTION_DAY=s3cr3t\nhttps_proxy=\n")
+    (tmp_path / ".env").chmod(0o600)
+    environ = quiet_world.environment(str(free_port())) | {"COMMAND_PREFIX": "acme-"}
+    environ |= {"MAX_PER_DAYS": "3", "HOME": "/root", "OTHER": "s3cr3t"}
+    async with started("serve", environ=environ, folder=tmp_path) as process:
+        printed = await process.until("Connected to")
+    assert 'event="Connected to Sandbox as @replica-videos. Type /acme-video in Slack."' in printed
+    warned = re.findall('event="this is no setting, and is ignored" (.*)$', printed, re.MULTILINE)
+    assert warned == [
+        "variable=MAX_PER_DAYS meant=MAX_PER_DAY",
+        "variable=NOTES",
+        "variable=RETENTION_DAY meant=RETENTION_DAYS",
+    ]
+    assert "s3cr3t" not in printed
+
+
+async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path) -> None:
+    environ = world.environment(str(world.bot.port))
+    environ["DATABASE_URL"] = f"sqlite:///{tmp_path / 'other.db'}"
+    result = await bot("serve", environ=environ, folder=tmp_path)
+    assert result.code == 1
+    assert result.err == (
+        f"The bot cannot listen on port {world.bot.port}: another program has it. End that "
+        "program, or set PORT to another port.\n"
+    )
+
+
+async def test_serve_explains_a_database_that_cannot_be_opened(
+    world: World, tmp_path: Path
+) -> None:
+    for name, reason in (("x" * 300, "cannot be opened"), ("letter.txt", "is not a database")):
+        with contextlib.suppress(OSError):
+            (tmp_path / name).write_text("Dear reader, " * 1000)
+        environ = world.environment(str(free_port()))
+        environ["DATABASE_URL"] = f"sqlite:///{tmp_path / name}"
+        result = await bot("serve", environ=environ, folder=tmp_path)
+        assert result.code == 1
+        assert reason in result.err
+        assert "Traceback" not in result.err

@@ -1,0 +1,324 @@
+"""The guided set-up on a real terminal, against the sandbox's Slack and video service."""
+
+import asyncio
+import contextlib
+import re
+import shlex
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox.driver import Person
+from sandbox.faults import CannedResponse, Hang
+from sandbox.http import free_port
+from tests.databases import installed
+from tests.modes import HTTP, SOCKET_MODE
+from tests.ops.typist import (
+    CTRL_C,
+    CTRL_D,
+    HIDDEN,
+    Outside,
+    answer_questions_about_the_app,
+    answer_service,
+    at_terminal,
+    environment,
+    running_outside,
+)
+
+#: The whole questions: a remedy has the beginnings of their texts too, and what is typed before a
+#: question is thrown away.
+API_KEY: Final = f"API key ({HIDDEN}"
+BOT_TOKEN: Final = f"Bot User OAuth Token ({HIDDEN}"
+SIGNING_SECRET: Final = f"Signing Secret ({HIDDEN}"
+
+
+@pytest.fixture
+async def outside(tmp_path: Path) -> AsyncIterator[Outside]:
+    async with running_outside(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("mode", [HTTP, SOCKET_MODE])
+async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -> None:
+    began = time.monotonic()
+    slack, port = outside.slack, str(free_port())
+    url = f"http://127.0.0.1:{port}"
+    with at_terminal(outside.folder, "init", SLACK_API_URL=slack.api_url, PORT=port) as typist:
+        if mode == HTTP:
+            await typist.answers("Use Socket Mode? [Y/n]", "n")
+            await typist.answers("The bot's address, such as https://bot.example.com:", f"{url}/")
+        else:
+            await typist.answers("Use Socket Mode? [Y/n]")
+        await answer_service(typist, outside)
+        await answer_questions_about_the_app(typist)
+        await typist.answers("Create the app in Slack now? [Y/n]")
+        await typist.answers("Open it in your browser? [Y/n]", "n")
+        await typist.sees("docs/pictures/icon.png")
+        await typist.answers("Press Enter once the app is installed:")
+        await typist.answers(BOT_TOKEN, slack.bot_token)
+        await typist.sees("Slack: replica-videos in Sandbox")
+        if mode == HTTP:
+            await typist.answers(SIGNING_SECRET, slack.signing_secret)
+        else:
+            await typist.answers(f"App-Level Token ({HIDDEN}", slack.bot_token)
+            await typist.sees("That is a bot token, not the App-Level Token")
+            await typist.answers(f"App-Level Token ({HIDDEN}", "xapp-1-A0-4f00ta9e")
+            await typist.sees("Slack rejects SLACK_APP_TOKEN (invalid_auth)")
+            app_token = slack.socket_mode.app_token
+            await typist.answers(f"App-Level Token ({HIDDEN}", app_token)
+            await typist.sees("Slack accepts SLACK_APP_TOKEN")
+        await typist.sees("-m bot serve")
+        assert await typist.ends() == 0
+    # On lines of their own, for copying.
+    assert re.search(r"^ *\S+ -m bot serve\s*$", typist.shown, re.MULTILINE)
+    outside.check_hidden(typist)
+    link = re.search(
+        r"^https://api\.slack\.com/apps\?new_app=1&manifest_json=\S+", typist.shown, re.MULTILINE
+    )
+    assert link is not None
+    assert (f"request_url%22:%22{url}/slack/events" in link[0]) == (mode == HTTP)
+    assert "\x1b[" in typist.shown  # in colors
+    assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
+    assert [each.name for each in outside.folder.iterdir()] == [".env"]
+    if mode == HTTP:
+        slack.request_url = f"{url}/slack/events"
+    else:
+        slack.socket_mode.enabled = True
+    async with serving(outside, PORT=port):
+        if mode == SOCKET_MODE:
+            await slack.socket_mode.reached()
+        ana = Person(slack, "ana")
+        answer = await ana.command("/video")
+        assert answer.ok
+        assert ana.modal is not None
+    assert time.monotonic() - began < 120
+
+
+@contextlib.asynccontextmanager
+async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
+    """Run the bot with the ``.env`` that was written."""
+    environ |= {"SLACK_API_URL": outside.slack.api_url, "HOST": "127.0.0.1"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot",
+        "serve",
+        env=environment(outside.folder, environ),
+        cwd=outside.folder,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            async for line in process.stderr:
+                if b"listening" in line:
+                    break
+            else:
+                pytest.fail("the bot did not start")
+        await installed(outside.folder / "bot.db")
+        yield
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        await typist.answers("Use Socket Mode? [Y/n]", "maybe")
+        await typist.sees("Error: invalid input")
+        await typist.answers("Use Socket Mode? [Y/n]", "n")
+        await typist.answers("bot.example.com:")
+        await typist.sees("This one is needed.")
+        await typist.answers("bot.example.com:", "http://bot.example.com")
+        await typist.sees("That is not encrypted: use https://")
+        await typist.answers("bot.example.com:", "  'https://bot.example.com'  ")
+        await typist.answers("videos.example.com:", "https://bot.example.com")
+        await typist.sees("That is the same as PUBLIC_URL")
+        await typist.answers("videos.example.com:", f"{nowhere}/v2")
+        await typist.sees("That ends in /v2")
+        await typist.answers("videos.example.com:", nowhere)
+        await typist.answers(API_KEY, outside.slack.bot_token)
+        await typist.sees("That is a bot token, not the API key")
+        await typist.answers(API_KEY, outside.service.api_key)
+        await typist.sees("the connection was refused")
+        web_page = CannedResponse(200, "<html>Sign in</html>")
+        outside.service.faults.next("read_video", web_page)
+        await typist.answers(f"videos.example.com [{nowhere}]:", outside.service.url)
+        await typist.sees("answers in place of the API")
+        await typist.answers(f"videos.example.com [{outside.service.url}]:")
+        await typist.sees("accepts the key")
+        await typist.answers("Prefix of the commands [none]:", "Acme ")
+        await typist.sees("is not the beginning of a command's name")
+        await typist.answers("Prefix of the commands [none]:", "acme-")
+        await typist.answers("with commas between them [none]:", "ana")
+        await typist.sees("which is no Slack user id")
+        await typist.answers("with commas between them [none]:", "U012AB3CD")
+        await typist.types("Create the app", CTRL_C)
+        assert await typist.ends() == 130
+    outside.check_hidden(typist)
+    assert list(outside.folder.iterdir()) == []
+    # A token of Slack's did not go to the service.
+    assert len(outside.service.requests) == 2
+
+
+async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outside) -> None:
+    port, token = str(free_port()), outside.slack.bot_token
+    opened, browser = (outside.folder.parent / name for name in ("opened", "browser"))
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(opened))}\n')
+    browser.chmod(0o755)
+    # What the environment answers is not asked, but for what is wrong.
+    where = {
+        "PUBLIC_URL": f"http://127.0.0.1:{port}/",
+        "VIDEO_API_URL": outside.service.url,
+        "VIDEO_API_KEY": outside.service.api_key,
+        "COMMAND_PREFIX": "acme-",
+        "ADMIN_USERS": "U012AB3CD U045EF6GH",
+        "SLACK_SIGNING_SECRET": "4f00ta9e",
+        "SLACK_API_URL": outside.slack.api_url,
+        "PORT": port,
+        "BROWSER": f"{shlex.quote(str(browser))} %s",
+    }
+    with at_terminal(outside.folder, "init", **where) as typist:
+        await typist.answers("Create the app")
+        await typist.sees("https://api.slack.com/apps?new_app=1&manifest_json=")
+        await typist.answers("Open it in your browser? [Y/n]")
+        await typist.answers("Press Enter once")
+        await typist.answers(BOT_TOKEN)
+        await typist.sees("Nothing arrived.")
+        await typist.answers(BOT_TOKEN, "xapp-1-A0-1-4f00ta9e")
+        await typist.sees("That is an app-level token, not the Bot User")
+        await typist.answers(BOT_TOKEN, "xoxb-wrong-4f00ta9e")
+        await typist.sees("rejects SLACK_BOT_TOKEN (invalid_auth)")
+        await typist.answers(BOT_TOKEN, f' export SLACK_BOT_TOKEN="{token}" ')
+        await typist.sees("SLACK_SIGNING_SECRET in the environment: That does not look like a")
+        await typist.answers(SIGNING_SECRET, outside.slack.signing_secret)
+        await typist.sees("ERROR SLACK_SIGNING_SECRET does not look like a signing")
+        assert await typist.ends() == 1  # the doctor finds that one wrong
+    outside.check_hidden(typist)
+    assert opened.read_text() in typist.shown
+    assert "/acme-video help" in typist.shown
+    written = outside.env_file.read_text()
+    assert f"\nSLACK_BOT_TOKEN={token}\n" in written
+    assert f"\nPUBLIC_URL=http://127.0.0.1:{port}\n" in written
+    assert "\nCOMMAND_PREFIX=acme-\nADMIN_USERS=U012AB3CD,U045EF6GH\n" in written
+
+
+async def test_what_a_check_finds_wrong_can_be_used_after_three_tries(
+    outside: Outside,
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}/api/"
+    with at_terminal(outside.folder, "init", SLACK_API_URL=nowhere) as typist:
+        await typist.answers("Use Socket Mode?", "n")
+        await typist.answers("bot.example.com:", "https://bot.example.com")
+        await typist.answers("videos.example.com:", outside.service.url)
+        for _ in range(2):
+            await typist.answers(API_KEY, "wr0ng-key-of-ana")
+            await typist.sees("video service: rejects VIDEO_API_KEY")
+        await typist.answers(API_KEY, outside.service.api_key)
+        await answer_questions_about_the_app(typist)
+        await typist.answers("Create the app", "n")
+        await typist.answers(BOT_TOKEN, outside.slack.bot_token)
+        for _ in range(2):
+            await typist.sees("Slack: cannot be reached")
+            await typist.answers(BOT_TOKEN, outside.slack.bot_token)
+        await typist.answers("Go on with it anyway? [y/N]", "y")
+        await typist.answers(SIGNING_SECRET, outside.slack.signing_secret)
+        assert await typist.ends() == 1  # the doctor finds that Slack is not there
+    outside.check_hidden(typist)
+    assert outside.env_file.exists()
+
+
+@pytest.mark.parametrize("moment", ["question", "check"])
+async def test_it_can_be_ended_at_any_moment_and_nothing_is_written(
+    outside: Outside, moment: str
+) -> None:
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        await typist.answers("Use Socket Mode?")
+        if moment == "question":
+            await typist.types("videos.example.com:", CTRL_D)
+        else:
+            await typist.answers("videos.example.com:", outside.service.url)
+        if moment == "check":
+            outside.service.faults.next("read_video", Hang())
+            await typist.answers(API_KEY, outside.service.api_key)
+            await typist.types("Checking...", CTRL_C)
+        await typist.sees("Stopped. Nothing was written.")
+        assert await typist.ends() == 130
+    outside.check_hidden(typist)
+    assert list(outside.folder.iterdir()) == []
+
+
+_EXISTING = """\
+# Mine.
+export VIDEO_API_URL=https://old.example.com # until May
+MAX_PER_DAY=7
+SLACK_APP_TOKEN=xapp-1-A0-1-4f00ta9e
+
+SLACK_BOT_TOKEN=xoxb-YOUR-TOKEN
+SLACK_BOT_TOKEN='xoxb-old-4f00ta9e'
+NOTE="two
+lines"
+"""
+
+
+async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_must_be(
+    outside: Outside,
+) -> None:
+    port = str(free_port())
+    url, where = f"http://127.0.0.1:{port}", {"SLACK_API_URL": outside.slack.api_url, "PORT": port}
+    outside.env_file.write_text(_EXISTING)
+    outside.env_file.chmod(0o644)
+    for says in ("", "y"):
+        with at_terminal(outside.folder, "init", **where) as typist:
+            await typist.answers("Use Socket Mode? [Y/n]", "n")
+            await typist.answers("bot.example.com:", url)
+            await typist.answers(
+                "videos.example.com [https://old.example.com]:", outside.service.url
+            )
+            await typist.answers(API_KEY, outside.service.api_key)
+            await answer_questions_about_the_app(typist)
+            await typist.answers("Create the app in Slack now? [y/N]")
+            await typist.answers("Token (Enter keeps the one in .env):", outside.slack.bot_token)
+            await typist.answers(SIGNING_SECRET, outside.slack.signing_secret)
+            await typist.answers("Change it? [y/N]", says)
+            code = await typist.ends()
+        outside.check_hidden(typist)
+        assert re.search(r"add: SLACK_SIGNING_SECRET, PUBLIC_URL, VIDEO_API_KEY\s", typist.shown)
+        assert re.search(r"replace: SLACK_BOT_TOKEN, VIDEO_API_URL\r\n", typist.shown)
+        assert re.search(r"remove: SLACK_APP_TOKEN\r\n", typist.shown)
+        if says != "y":
+            assert code == 1
+            assert "Nothing was written." in typist.shown
+            assert outside.env_file.read_text() == _EXISTING
+    assert code == 0
+    assert "If it is running, restart it." in typist.shown
+    assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
+    assert outside.env_file.read_text() == (
+        f"# Mine.\nVIDEO_API_URL={outside.service.url}\nMAX_PER_DAY=7\n\n"
+        f'SLACK_BOT_TOKEN={outside.slack.bot_token}\nNOTE="two\nlines"\n'
+        f"SLACK_SIGNING_SECRET={outside.slack.signing_secret}\n"
+        f"PUBLIC_URL={url}\nVIDEO_API_KEY='{outside.service.api_key}'\n"
+    )
+    # Once more, with Enter alone.
+    outside.env_file.chmod(0o640)
+    with at_terminal(outside.folder, "init", **where) as typist:
+        for question in (
+            "Use Socket Mode? [y/N]",
+            f"[{url}]:",
+            "videos",
+            "API key",
+        ):
+            await typist.answers(question)
+        await answer_questions_about_the_app(typist)
+        for question in ("Create the app", "Token (Enter keeps", "Secret (Enter keeps"):
+            await typist.answers(question)
+        await typist.sees(".env has these settings already.")
+        await typist.sees("Now only you can.")
+        assert await typist.ends() == 0
+    assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600

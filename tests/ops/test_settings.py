@@ -1,0 +1,422 @@
+"""Settings: what is accepted and what is refused. No refusal shows a value."""
+
+import re
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from bot.settings import ManifestSettings, Settings, SettingsError, environment
+
+_REQUIRED = {
+    "SLACK_BOT_TOKEN": "xoxb-1234-abcd",
+    "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99eeeeee85a5",
+    "VIDEO_API_URL": "https://videos.example.com",
+    "VIDEO_API_KEY": "key-1234",
+}
+_MARK = "s3cr3t"
+_NAMES = list(Settings.table())
+# Where a value may be a secret, or an address with one in it.
+_NOT_SHOWN = [name for name in _NAMES if re.search("TOKEN|SECRET|KEY|URL|PROXY", name)]
+_EXAMPLE = (Path(__file__).parent.parent.parent / ".env.example").read_text(encoding="utf-8")
+
+
+def _read(**changes: str) -> Settings:
+    return Settings.read(_REQUIRED | changes)
+
+
+def _refusal(**changes: str) -> str:
+    """Return the one line of the refusal that these changes get."""
+    with pytest.raises(SettingsError) as refusal:
+        _read(**changes)
+    [line] = _listed(refusal.value)
+    return line
+
+
+def _listed(refusal: SettingsError) -> list[str]:
+    """Return what a refusal lists, without what it says about ``.env``."""
+    return [line.strip() for line in str(refusal).splitlines() if line.startswith("  ")]
+
+
+def test_the_required_settings_are_enough() -> None:
+    settings = _read()
+    assert settings.slack_bot_token.get_secret_value() == "xoxb-1234-abcd"
+    assert settings.slack_app_token is None
+    assert settings.slack_api_url == "https://slack.com/api/"
+    assert settings.video_api_url == "https://videos.example.com"
+    assert settings.public_url is None
+    assert settings.database == Path("bot.db")
+    assert settings.admin_users == frozenset()
+    assert settings.retention == timedelta(days=90)
+    assert (settings.max_open_per_user, settings.max_script) == (20, 3000)
+    assert (settings.max_per_user_per_day, settings.max_per_day) == (100, 500)
+    assert settings.allow_temporary_disk is False
+    assert (settings.host, settings.port) == ("0.0.0.0", 3000)  # noqa: S104 - the default
+
+
+def test_all_missing_settings_are_listed_at_once() -> None:
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read({})
+    lines = _listed(refusal.value)
+    assert [line.split()[:3] for line in lines] == [[name, "is", "missing:"] for name in _REQUIRED]
+    assert all(line.endswith(".") for line in lines)
+
+
+def test_missing_and_wrong_settings_are_in_one_list() -> None:
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read({"VIDEO_API_URL": "videos", "PORT": "http", "DYNO": "web.1"})
+    named = {line.split()[0] for line in _listed(refusal.value)}
+    assert named == {*_REQUIRED, "PORT", "ALLOW_TEMPORARY_DISK"}
+
+
+def test_a_blank_value_counts_as_missing(subtests: pytest.Subtests) -> None:
+    for blank in ["", "  ", "\n"]:
+        for name in _REQUIRED:
+            with subtests.test(blank=blank, name=name):
+                assert _refusal(**{name: blank}).startswith(f"{name} is missing:")
+
+
+def test_a_blank_optional_value_means_the_default() -> None:
+    optional = {name: "" for name in _NAMES if name not in _REQUIRED}
+    assert _read(**optional) == _read()
+
+
+def test_other_variables_are_ignored() -> None:
+    assert _read(PATH="/bin", slack_bot_token="x", database="y") == _read()
+
+
+def test_every_url_of_postgresql_is_passed_on_as_it_is(subtests: pytest.Subtests) -> None:
+    for url in [
+        "postgresql://me:p%40ss%2Fword@a.example.com:5432,b.example.com:5433/bot",
+        "postgres://me@[::1]:5432/bot?sslmode=verify-full&sslrootcert=/etc/ca.pem",
+        "postgresql:///bot?host=/var/run/postgresql&user=me@here",
+        "postgresql://me@%2Fvar%2Frun%2Fpostgresql/bot?target_session_attrs=any",
+    ]:
+        with subtests.test(url=url):
+            settings = Settings.read(_REQUIRED | {"DATABASE_URL": url})
+            assert settings.database_address == url
+            assert "p@ss/word" in settings.secrets or "p%40" not in url
+
+
+def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests) -> None:
+    for name, text, says in [
+        ("SLACK_BOT_TOKEN", "1234", "starts with xoxb-"),
+        ("SLACK_BOT_TOKEN", "xoxb-12 34", "starts with xoxb-"),
+        ("SLACK_BOT_TOKEN", "xoxb-", "starts with xoxb-"),
+        ("SLACK_APP_TOKEN", "xapp", "starts with xapp-: generate it"),
+        ("SLACK_APP_TOKEN", "xapp-", "connections:write"),
+        ("SLACK_API_URL", "http://slack.com/api/", "not encrypted"),
+        ("SLACK_API_URL", "slack.com/api", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos.example.com/v2", "leave it out"),
+        ("VIDEO_API_URL", "https://videos.example.com/v2/", "leave it out"),
+        ("VIDEO_API_URL", "https://me:pass@videos.example.com", "user name or password"),
+        ("VIDEO_API_URL", "https://videos.example.com?key=1", "query or fragment"),
+        ("VIDEO_API_URL", "https://videos.example.com/#", "query or fragment"),
+        ("VIDEO_API_URL", "http://videos.example.com", "not encrypted"),
+        ("VIDEO_API_URL", "http://10.0.0.1", "not encrypted"),
+        ("VIDEO_API_URL", "ftp://videos.example.com", "not a web URL"),
+        ("VIDEO_API_URL", "https://", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos example.com", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos.example.com:http", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos.exam\nple.com", "not a web URL"),
+        ("VIDEO_API_URL", "https://[::1", "not a web URL"),
+        ("VIDEO_API_URL", "https://vidéos.example.com", "not a web URL"),
+        ("SLACK_BOT_TOKEN", "xapp-1-A1-2-b3", "is an app-level token, not the Bot User OAuth"),
+        ("SLACK_BOT_TOKEN", "xoxp-1234", "is a user token"),
+        ("SLACK_APP_TOKEN", "xoxb-5678-abcd", "is a bot token, not the "),
+        ("SLACK_SIGNING_SECRET", "xoxb-5678-abcd", "is a bot token, not the "),
+        ("SLACK_SIGNING_SECRET", "hello", "does not look like a signing secret, which is 32"),
+        (
+            "SLACK_SIGNING_SECRET",
+            "8F742231B10E8888ABCD99EEEEEE85A5",
+            "is 32 characters from 0 to 9 and a to f",
+        ),
+        (
+            "SLACK_SIGNING_SECRET",
+            "A024BE7LH",
+            "the Verification Token is another one): copy it",
+        ),
+        ("VIDEO_API_KEY", "xapp-1-A1-2-b3", "is an app-level token"),
+        (
+            "VIDEO_API_KEY",
+            "https://videos.example.com",
+            "is a web address, not the API key: copy it from your account",
+        ),
+        ("MEDIA_HOSTS", "https://cdn.example.com", "without https:// and paths"),
+        ("MEDIA_HOSTS", "cdn.example.com/videos", "has something in it, which is no host"),
+        ("MEDIA_HOSTS", "cdn.example.com:8443", "has something in it, which is no host"),
+        ("MEDIA_HOSTS", "*.com", "has something in it, which is no host"),
+        ("MEDIA_HOSTS", "*", "has something in it, which is no host"),
+        ("MEDIA_HOSTS", "10.0.0.1", "has something in it, which is no host"),
+        ("VIDEO_API_URL", "foo", "it should look like https://videos.example.com."),
+        ("PUBLIC_URL", "foo", "it should look like https://bot.example.com."),
+        ("SLACK_API_URL", "foo", "it should look like https://slack.com/api/."),
+        ("VIDEO_API_URL", "https://slack.com/api", "an address of Slack's"),
+        ("PUBLIC_URL", "https://acme.slack.com", "an address of Slack's"),
+        ("DATABASE_URL", "sqlite:///~/bot.db", "is no database: it should look like"),
+        ("DATABASE_URL", "sqlite:///$HOME/bot.db", "is no database: it should look like"),
+        ("HOST", "http://0.0.0.0", "it should look like 0.0.0.0"),
+        ("VIDEO_API_KEY", "key 1234", "copy it again"),
+        ("VIDEO_API_KEY", "key\n1234", "copy it again"),
+        ("VIDEO_API_KEY", "clé", "copy it again"),
+        ("PUBLIC_URL", "http://bot.example.com", "not encrypted"),
+        ("PUBLIC_URL", "https://bot.example.com/slack/events", "own paths"),
+        ("PUBLIC_URL", "https://bot.example.com/callbacks/", "own paths"),
+        ("PUBLIC_URL", "https://bot.example.com/a//b", "in its path"),
+        ("PUBLIC_URL", "https://bot.example.com/../b", "in its path"),
+        ("PUBLIC_URL", "https://bot.example.com/a b", "in its path"),
+        ("DATABASE_URL", "postgresql://me:pass@db", "does not name a database"),
+        ("DATABASE_URL", "postgres://me:pass@db/", "does not name a database"),
+        ("DATABASE_URL", "postgresql://db:port/bot", "does not name a database"),
+        ("DATABASE_URL", "postgresql+asyncpg://db/bot", "is no database"),
+        ("DATABASE_URL", "postgresql://me:pa@ss@db/bot", "as %40 there"),
+        ("DATABASE_URL", "postgresql://me:12/ss@db/bot", "as %40 there, and likewise / as %2F"),
+        ("DATABASE_URL", "postgresql://me:pa#ss@db/bot", "and # as %23"),
+        ("DATABASE_URL", "postgresql://me:100%@db/bot", "as %25"),
+        ("DATABASE_URL", "mysql://db/bot", "is no database"),
+        ("DATABASE_URL", "bot.db", "is no database"),
+        ("DATABASE_URL", "sqlite://bot.db", "is no database: it should look like"),
+        ("DATABASE_URL", "sqlite:///", "is no database: it should look like"),
+        ("DATABASE_URL", "sqlite:///:memory:", "is no database: it should look like"),
+        ("DATABASE_URL", "sqlite:////var/lib/bot/", "is no database: it should look like"),
+        ("DATABASE_URL", "sqlite:///bot.db?mode=ro", "is no database: it should look like"),
+        ("ADMIN_USERS", "@maria", "has “@maria” in it, which is no Slack user id"),
+        ("ADMIN_USERS", "U024BE7LH,C024BE7LH", "has “C024BE7LH” in it, which is no Slack"),
+        ("ADMIN_USERS", ",", "no Slack user id"),
+        ("RETENTION_DAYS", "0", "must be between 1 and 36,500, not 0"),
+        ("RETENTION_DAYS", "-1", "between 1 and 36,500 (in digits alone), not “-1”"),
+        ("RETENTION_DAYS", "1.5", "in digits alone"),
+        ("RETENTION_DAYS", "99999", "between 1 and 36,500"),
+        ("RETENTION_DAYS", "٣", "in digits alone"),
+        ("MAX_OPEN_PER_USER", "0", "must be between 1 and 1,000,000, not 0."),
+        ("MAX_PER_USER_PER_DAY", "unlimited", "(in digits alone), not “unlimited”."),
+        ("MAX_PER_DAY", "1,000", "(in digits alone), not “1,000”."),
+        ("MAX_PER_DAY", "1000001", "must be between 1 and 1,000,000, not 1000001."),
+        ("MAX_SCRIPT", "20001", "must be between 1 and 20,000, not 20001."),
+        ("ALLOW_TEMPORARY_DISK", "perhaps", "must be yes or no, not “perhaps”."),
+        ("HOST", "any host", "is not an address to listen on"),
+        ("PORT", "65536", "must be between 0 and 65,535, not 65536."),
+        ("PORT", "-1", "between 0 and 65,535"),
+        ("PORT", "3_000", "in digits alone"),
+        ("PORT", "xoxb-5678-abcd", "is a bot token, not what belongs here"),
+        ("ADMIN_USERS", "xoxp-1234-abcd", "is a user token, not what belongs here"),
+        ("COMMAND_PREFIX", "Acme", "is “Acme”, which is not the beginning of a command's name"),
+        ("APPROVAL_CHANNEL", "#studio", "is “#studio”, which is not the id of a Slack channel"),
+    ]:
+        with subtests.test(name=name, text=text, says=says):
+            refusal = _refusal(**{name: text})
+            assert refusal.startswith(f"{name} ")
+            assert says in refusal
+            assert refusal.endswith(".")
+
+
+def test_a_secret_that_is_in_another_setting_too_is_not_shown() -> None:
+    secret, key = "7c0e5a4bd39f41c68a2e6b1f90d3c857", "sk-" + 50 * "k"
+    for name in ("ADMIN_USERS", "MAX_PER_DAY", "COMMAND_PREFIX", "JOIN_PUBLIC_CHANNELS", "PORT"):
+        for text in (secret, key, f"U024BE7LH, {secret}"):
+            refusal = _refusal(**{"SLACK_SIGNING_SECRET": secret, "VIDEO_API_KEY": key, name: text})
+            assert "7c0e" not in refusal
+            assert "sk-" not in refusal
+            owner = "VIDEO_API_KEY" if text == key else "SLACK_SIGNING_SECRET"
+            assert refusal.startswith(f"{name} has the value of {owner} in it")
+
+
+def test_a_common_mistake_has_a_message_of_its_own(subtests: pytest.Subtests) -> None:
+    for text, says in [
+        ('"quoted"', "quotes around it"),
+        ("'quoted'", "quotes around it"),
+        (" spaced", "space or line break before or after"),
+        ("broken\n", "space or line break before or after"),
+        ("xoxb-YOUR-TOKEN", "placeholder"),
+    ]:
+        for name in _NAMES:
+            with subtests.test(text=text, says=says, name=name):
+                assert says in _refusal(**{name: text})
+
+
+@given(st.sampled_from(_NOT_SHOWN), st.text(min_size=1))
+def test_no_refusal_shows_a_value_that_may_be_secret(name: str, text: str) -> None:
+    shown = ""
+    try:
+        _read(**{name: _MARK + text + _MARK})
+    except SettingsError as refusal:
+        shown = "".join(traceback.format_exception(refusal))
+    assert _MARK not in shown
+
+
+def test_a_token_of_slacks_is_not_shown_wherever_it_was_put(subtests: pytest.Subtests) -> None:
+    for name in _NAMES:
+        for token in ("xoxb-1-s3cr3t", "xapp-1-s3cr3t", "xoxp-1-s3cr3t", "xoxe.xoxp-1-s3cr3t"):
+            with subtests.test(name=name, token=token):
+                if name != {"xoxb": "SLACK_BOT_TOKEN", "xapp": "SLACK_APP_TOKEN"}.get(token[:4]):
+                    assert _MARK not in _refusal(**{name: token})
+
+
+def test_bytes_that_are_not_text_are_refused(subtests: pytest.Subtests) -> None:
+    for name in _NAMES:
+        with subtests.test(name=name):
+            assert _refusal(**{name: "\udcff"}).startswith(f"{name} ")
+
+
+def test_printed_settings_contain_no_secret() -> None:
+    settings = _read()
+    for shown in (repr(settings), str(settings), str(settings.model_dump())):
+        for secret in settings.secrets:
+            assert secret not in shown
+
+
+def test_the_password_of_the_proxy_is_a_secret_as_it_is_set_and_decoded() -> None:
+    settings = _read(HTTPS_PROXY="http://user:p%40ssword%2F1@proxy.example.com:3128")
+    assert {"p%40ssword%2F1", "p@ssword/1"} <= set(settings.secrets)
+
+
+def test_the_secrets_are_the_tokens_and_the_key() -> None:
+    assert set(_read().secrets) == {
+        _REQUIRED[name] for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_KEY")
+    }
+
+
+def test_with_an_app_token_no_signing_secret_is_needed_and_the_token_is_a_secret() -> None:
+    given = {name: text for name, text in _REQUIRED.items() if name != "SLACK_SIGNING_SECRET"}
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read(given)
+    [line] = _listed(refusal.value)
+    assert line.split()[:3] == ["SLACK_SIGNING_SECRET", "is", "missing:"]
+    assert line.endswith("With Socket Mode it is not needed: set SLACK_APP_TOKEN instead.")
+
+    settings = Settings.read(given | {"SLACK_APP_TOKEN": "xapp-1-A1-2-b3"})
+    assert settings.slack_signing_secret is None
+    assert set(settings.secrets) == {
+        given["SLACK_BOT_TOKEN"],
+        given["VIDEO_API_KEY"],
+        "xapp-1-A1-2-b3",
+    }
+    assert "xapp-1" not in repr(settings)
+
+
+def test_a_wrong_app_token_is_the_only_mistake_where_there_is_no_signing_secret() -> None:
+    assert _refusal(SLACK_SIGNING_SECRET="", SLACK_APP_TOKEN="xoxb-1").startswith("SLACK_APP_TOKEN")
+
+
+def test_settings_are_immutable() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        _read().port = 1  # type: ignore[misc]
+
+
+def test_urls_are_normalised(subtests: pytest.Subtests) -> None:
+    for given_url, url in [
+        ("https://videos.example.com/", "https://videos.example.com"),
+        ("https://videos.example.com//", "https://videos.example.com"),
+        ("HTTPS://Videos.Example.com:8443/Base/", "https://videos.example.com:8443/Base"),
+        ("https://videos.example.com:/", "https://videos.example.com"),
+        ("http://localhost:4000", "http://localhost:4000"),
+        ("http://127.0.0.1:4000/", "http://127.0.0.1:4000"),
+        ("http://[::1]:4000/", "http://[::1]:4000"),
+    ]:
+        with subtests.test(given_url=given_url, url=url):
+            settings = _read(VIDEO_API_URL=given_url, SLACK_API_URL=given_url)
+            assert settings.video_api_url == url
+            assert settings.slack_api_url == url + "/"
+            assert ManifestSettings.read({"PUBLIC_URL": given_url}).public_url == url
+
+
+def test_three_slashes_mean_a_relative_path_and_four_an_absolute_one(
+    subtests: pytest.Subtests,
+) -> None:
+    for url, path in [
+        ("sqlite:///bot.db", Path("bot.db")),
+        ("sqlite:///data/bot.db", Path("data/bot.db")),
+        ("sqlite:////var/lib/bot/bot.db", Path("/var/lib/bot/bot.db")),
+    ]:
+        with subtests.test(url=url, path=path):
+            assert _read(DATABASE_URL=url).database == path
+
+
+def test_admins_are_separated_by_commas_or_spaces(subtests: pytest.Subtests) -> None:
+    for text in ["U024BE7LH,W012A3CDE", "U024BE7LH W012A3CDE", "U024BE7LH, W012A3CDE,"]:
+        with subtests.test(text=text):
+            assert _read(ADMIN_USERS=text).admin_users == {"U024BE7LH", "W012A3CDE"}
+
+
+def test_retention_is_a_duration() -> None:
+    assert _read(RETENTION_DAYS="1").retention == timedelta(days=1)
+
+
+def test_any_port_is_accepted(subtests: pytest.Subtests) -> None:
+    for port in [0, 65535]:
+        with subtests.test(port=port):
+            assert _read(PORT=str(port)).port == port
+
+
+def test_yes_and_no_have_several_spellings(subtests: pytest.Subtests) -> None:
+    for word, allowed in [("yes", True), ("1", True), ("True", True), ("no", False), ("0", False)]:
+        with subtests.test(word=word, allowed=allowed):
+            assert _read(ALLOW_TEMPORARY_DISK=word).allow_temporary_disk is allowed
+
+
+def test_a_temporary_disk_is_refused(subtests: pytest.Subtests) -> None:
+    for answer in [{}, {"ALLOW_TEMPORARY_DISK": "no"}]:
+        with subtests.test(answer=answer):
+            refusal = _refusal(DYNO="web.1", **answer)
+            assert refusal.startswith("ALLOW_TEMPORARY_DISK is not yes")
+            assert "where the disk is permanent" in refusal
+
+
+def test_a_temporary_disk_can_be_allowed() -> None:
+    assert _read(DYNO="web.1", ALLOW_TEMPORARY_DISK="yes").allow_temporary_disk is True
+
+
+def test_a_temporary_disk_does_no_harm_where_the_database_is_on_a_server() -> None:
+    settings = _read(DYNO="web.1", DATABASE_URL="postgres://bot:secret@db.example.com/bot")
+    assert settings.allow_temporary_disk is False
+
+
+def test_the_environment_is_that_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VIDEO_API_KEY", "from-the-process")
+    assert environment()["VIDEO_API_KEY"] == "from-the-process"
+
+
+def _examples() -> dict[str, str]:
+    # As a shell reads it: without the quotes.
+    lines = re.findall(r"^(?:# )?([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE)
+    return {name: text.strip("'") for name, text in lines}
+
+
+def test_the_unedited_example_is_refused_for_each_required_setting() -> None:
+    uncommented = dict(re.findall(r"^([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE))
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read(uncommented)
+    lines = _listed(refusal.value)
+    assert [line.split()[0] for line in lines] == list(_REQUIRED)
+    assert all("placeholder" in line for line in lines)
+
+
+def test_the_completed_example_is_accepted_and_shows_the_defaults() -> None:
+    filled = {
+        name: text.replace("YOUR-", "my-").lower() if "YOUR-" in text else text
+        for name, text in _examples().items()
+    }
+    settings = Settings.read(filled | {"SLACK_SIGNING_SECRET": "0" * 32})
+    defaults = _read()
+    unchanged = ["slack_api_url", "database", "retention", "allow_temporary_disk", "host", "port"]
+    unchanged += ["max_open_per_user", "max_per_user_per_day", "max_per_day", "max_script"]
+    for name in unchanged:
+        assert getattr(settings, name) == getattr(defaults, name)
+
+
+def test_the_bot_is_not_at_the_address_of_the_service() -> None:
+    refusal = _refusal(PUBLIC_URL="https://videos.example.com/")
+    assert refusal.startswith("VIDEO_API_URL is the same as PUBLIC_URL")
+
+
+def test_one_setting_can_be_checked_alone() -> None:
+    assert Settings.mistake("VIDEO_API_URL", "https://videos.example.com") is None
+    said = Settings.mistake("VIDEO_API_URL", "https://videos.example.com/v2")
+    assert said == "VIDEO_API_URL ends in /v2, which the bot adds itself: leave it out."

@@ -1,0 +1,1 @@
+"""The sandbox: its Slack, its video service and its page."""

@@ -1,0 +1,454 @@
+"""Requests on the sandbox's page, in a real browser: from the form to the closing reply."""
+
+import asyncio
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Locator, expect
+
+from sandbox.faults import Reset
+from sandbox.http import free_port
+from sandbox.scenarios import CallbackPlan, Pace, Scenario
+from tests.browser import PageWorld, Window, Windows, within_limit
+from tests.world import FOOTAGE, REPLICA
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SCRIPT = "Welcome to the team, Kim!"
+REASON = "The script contains a name that this replica may not say"
+
+
+# ── Videos ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_mistake_is_shown_under_its_field_and_no_input_is_lost(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    form = await ana.opens_form(f"/video {SCRIPT}")
+    await ana.picks("Replica", REPLICA)
+    await form.get_by_label("Name").fill("Kim's first day")
+    await form.get_by_label("A web page").check()
+    link = form.get_by_label("Web page link")
+    await link.fill("http://localhost/office")
+    await ana.presses("Create")
+
+    await expect(link).to_have_accessible_description(
+        re.compile("isn't reachable from the internet")
+    )
+    await expect(link).to_have_attribute("aria-invalid", "true")
+    await expect(link).to_be_focused()
+    await expect(link).to_have_value("http://localhost/office")
+    await expect(form.get_by_label("Replica")).to_have_value(re.compile(REPLICA))
+    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
+    await expect(form.get_by_label("Name")).to_have_value("Kim's first day")
+    await expect(form.get_by_label("A web page")).to_be_checked()
+
+    await link.fill("https://example.com/office")
+    await ana.presses("Create")
+
+    await expect(ana.modal).to_be_hidden()
+    await expect(ana.card("Kim's first day")).to_contain_text("Rendering")
+    [create] = page_world.requests_for("create_video")
+    assert isinstance(create.body, dict)
+    assert create.body["background_url"] == "https://example.com/office"
+    [video] = page_world.service.videos.values()
+    assert (video.script, video.name) == (SCRIPT, "Kim's first day")
+
+
+async def test_a_form_that_lacks_something_is_not_sent(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    form = await ana.opens_form()
+    await form.get_by_label("Script").fill(SCRIPT)
+    await ana.presses("Create")
+
+    replica = form.get_by_label("Replica")
+    await expect(replica).to_be_focused()
+    await expect(replica).to_have_accessible_description(re.compile("complete this required"))
+    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
+    assert not _sent(page_world, "view_submission")
+
+
+async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    await ana.tab.evaluate("window.isSameAsEver = true")
+    card = await ana.asks(SCRIPT)
+    await expect(card).to_contain_text("Rendering")
+    await expect(card.get_by_role("button", name="Watch")).to_have_count(0)
+
+    await page_world.advance(minutes=3)
+
+    await expect(card).to_contain_text("Ready")
+    await expect(card.get_by_role("link", name="Watch")).to_be_visible()
+    await ana.opens_thread(card)
+    await expect(ana.replies()).to_have_count(2)
+    await expect(ana.replies().nth(1)).to_contain_text("@ana your video is ready.")
+    await expect(ana.replies().nth(1).get_by_role("blockquote")).to_have_text(SCRIPT)
+    assert await ana.tab.evaluate("window.isSameAsEver")
+
+
+async def test_a_reply_appears_in_a_thread_that_is_open(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    card = await ana.asks(SCRIPT)
+    await card.hover()
+    await card.get_by_role("button", name="Reply in thread").click()
+    await expect(ana.thread).to_contain_text("0 replies")
+
+    await page_world.advance(minutes=3)
+
+    await expect(ana.thread).to_contain_text("1 reply")
+    await expect(ana.replies().nth(0)).to_contain_text("Ready")
+    await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
+
+
+async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWorld) -> None:
+    page_world.service.next_video(Scenario(end="error", reason=REASON))
+    ana = await page_world.window()
+    card = await ana.asks("A few words on our competitors.")
+    await page_world.advance(minutes=3)
+    await expect(card).to_contain_text("Failed")
+    await ana.opens_thread(card)
+    await expect(ana.replies().nth(1)).to_contain_text(REASON)
+
+    await card.get_by_role("button", name="Edit and retry").click()
+    script = ana.modal.get_by_label("Script")
+    await expect(script).to_have_value("A few words on our competitors.")
+    await expect(ana.modal.get_by_label("Replica")).to_have_value(re.compile(REPLICA))
+    await script.fill("A few words on ourselves.")
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    await page_world.advance(minutes=3)
+
+    again = ana.replies().filter(has_text="Requested by").last
+    await expect(again).to_contain_text("A few words on ourselves.")
+    await expect(again).to_contain_text("Ready")
+    await expect(card).to_contain_text("Failed")
+    await expect(card.get_by_role("button", name="Edit and retry")).to_have_count(0)
+    assert [each.script for each in page_world.service.videos.values()] == [
+        "A few words on our competitors.",
+        "A few words on ourselves.",
+    ]
+
+
+async def test_a_form_that_changes_while_it_is_open_keeps_what_was_typed(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    form = await ana.opens_form()
+    await form.get_by_label("Script").fill(SCRIPT)
+    await form.get_by_label("A web page").check()
+    link = form.get_by_label("Web page link")
+    await link.fill("https://example.com/office")
+    await form.get_by_label("No background").check()
+    await expect(link).to_have_count(0)
+    await form.get_by_label("Name").fill("Kim's first day")
+    await form.get_by_label("A web page").check()
+
+    await expect(link).to_have_value("https://example.com/office")
+    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
+    await expect(form.get_by_label("Name")).to_have_value("Kim's first day")
+    await expect(form.get_by_label("A web page")).to_be_focused()
+
+
+async def test_a_form_that_got_no_answer_says_so_and_can_be_sent_again(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    form = await ana.opens_form(f"/video {SCRIPT}")
+    await ana.picks("Replica", REPLICA)
+    there = page_world.slack.request_url
+    page_world.slack.request_url = f"http://127.0.0.1:{free_port()}/slack/events"
+    await ana.presses("Create")
+    problem = form.get_by_role("alert").filter(has_text="trouble connecting")
+    await expect(problem).to_be_visible()
+    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
+
+    page_world.slack.request_url = there
+    await ana.presses("Create")
+
+    await expect(ana.modal).to_be_hidden()
+    await expect(ana.card(SCRIPT)).to_be_visible()
+    assert page_world.created_count() == 1
+
+
+async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
+    windows: Windows,
+) -> None:
+    sandbox = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "sandbox", "--no-browser", f"--port={free_port()}"),
+        cwd=Path(__file__).parent.parent.parent,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert sandbox.stdout is not None
+        printed = await within_limit(sandbox.stdout.readuntil(b" in a browser"))
+        ana = await windows.open(printed.decode().split()[1])
+        await expect(ana.card("Training takes")).to_contain_text("steps done")
+        welcome = ana.card("Welcome to the team, Kim!")
+        await expect(welcome.get_by_role("link", name="Watch")).to_be_visible()
+
+        card = await ana.asks("We have a page for it.", "r-anna")
+        await expect(card).to_contain_text("Rendering")
+        jobs = await ana.looks_behind("Jobs")
+        job = jobs.get_by_role("listitem").filter(has_text="We have a page for it.")
+        await job.get_by_role("button", name="Finish video").click()
+
+        await expect(card).to_contain_text("Ready")
+        await windows.close()
+    finally:
+        sandbox.terminate()
+        assert await within_limit(sandbox.wait()) == 0
+
+
+# ── The picker ────────────────────────────────────────────────────────────────────────────────
+
+
+async def _knows_replicas(world: PageWorld) -> None:
+    """Have the bot know Anna, Benno and Clara."""
+    world.service.add_replica("r-benno-7", "Benno")
+    world.service.add_replica("r-clara-1", "Clara")
+    for replica in (REPLICA, "r-benno-7", "r-clara-1"):
+        await world.ben.command("/replica", f"add {replica}", "lobby")
+    await world.settle()
+
+
+async def test_a_replica_is_found_while_typing_and_picked_with_the_mouse(
+    page_world: PageWorld,
+) -> None:
+    await _knows_replicas(page_world)
+    ana = await page_world.window()
+    form = await ana.opens_form()
+    field, options = form.get_by_label("Replica"), form.get_by_role("option")
+    await field.click()
+    await expect(options).to_have_count(3)
+    await field.press_sequentially("Ben")
+    await expect(options).to_have_text([re.compile("Benno · r-benno-7"), "Use ID “Ben”"])
+    await field.fill("no such words")
+    await expect(options).to_have_count(0)
+    await expect(form.get_by_text("No results")).to_be_visible()
+    await field.fill("ben")
+    await options.filter(has_text="Benno").click()
+
+    await expect(field).to_have_value(re.compile("Benno"))
+    await expect(options).to_have_count(0)
+    await form.get_by_label("Script").fill(SCRIPT)
+    await ana.presses("Create")
+    await expect(ana.card(SCRIPT)).to_contain_text("Replica: Benno")
+
+
+async def test_a_replica_is_found_while_typing_and_picked_with_the_keyboard(
+    page_world: PageWorld,
+) -> None:
+    await _knows_replicas(page_world)
+    ana = await page_world.window()
+    form = await ana.opens_form()
+    field, options = form.get_by_role("combobox", name="Replica"), form.get_by_role("option")
+    await expect(field).to_be_focused()
+    await field.press("ArrowDown")
+    await expect(options).to_have_count(3)
+    await field.press("ArrowDown")
+    marked = options.and_(form.locator("[aria-selected=true]"))
+    await expect(marked).to_have_count(1)
+    first = await marked.inner_text()
+    await field.press("ArrowDown")
+    await expect(marked).not_to_have_text(first)
+    await expect(field).to_have_attribute("aria-activedescendant", re.compile("option"))
+    await field.press("Escape")
+    await expect(options).to_have_count(0)
+    await expect(ana.modal).to_be_visible()
+
+    await field.press_sequentially("clara")
+    await expect(options.filter(has_text="Clara · r-clara-1")).to_be_visible()
+    await expect(marked).to_contain_text("Clara")
+    await field.press("Enter")
+
+    await expect(field).to_have_value(re.compile("Clara"))
+    await expect(field).to_have_attribute("aria-expanded", "false")
+
+
+# ── Replicas ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_bar_of_a_training_moves_on_the_open_page(page_world: PageWorld) -> None:
+    page_world.service.pace = Pace(training=timedelta(hours=4))
+    ana = await page_world.window()
+    form = await ana.opens_form("/replica")
+    await form.get_by_label("Training video link").fill(FOOTAGE)
+    await form.get_by_label("Name").fill("Anna in spring")
+    await form.get_by_label("The person in the video has agreed").check()
+    await ana.presses("Train")
+    card = ana.card("Anna in spring")
+    await expect(card).to_contain_text("Training")
+
+    await page_world.advance(hours=1)
+    await expect(card).to_contain_text(re.compile(r"█{3}░{9} 2\d% done"))
+    await page_world.advance(hours=2)
+    await expect(card).to_contain_text(re.compile(r"█{8,9}░{3,4} 7\d% done"))
+    await page_world.advance(hours=2)
+
+    await expect(card).to_contain_text("Ready")
+    await card.get_by_role("button", name="Use in a video").click()
+    await expect(ana.modal.get_by_label("Replica")).to_have_value(re.compile("Anna in spring"))
+
+
+# ── An uncertain create ───────────────────────────────────────────────────────────────────────
+
+AGAIN = "Create again (may be charged twice)"
+
+
+async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Locator:
+    """Have the create call lose its answer, and return the card that asks about it."""
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(done=made))
+    card = await ana.asks(SCRIPT)
+    await expect(card).to_contain_text("Checking")
+    await world.advance(minutes=16)
+    await expect(card).to_contain_text("Your answer is needed")
+    await ana.opens_thread(card)
+    await expect(_question(ana)).to_contain_text("We don't know whether this video was created.")
+    return card
+
+
+def _question(ana: Window) -> Locator:
+    """Return the question in the open thread."""
+    return ana.replies().nth(1)
+
+
+async def _confirms(ana: Window, button: str) -> None:
+    """Press a button of the dialog that asks once more."""
+    dialog = ana.tab.get_by_role("alertdialog")
+    await dialog.get_by_role("button", name=button, exact=True).click()
+    await expect(dialog).to_have_count(0)
+
+
+async def test_a_video_whose_answer_was_lost_is_found_by_its_id(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    card = await _is_asked(page_world, ana)
+    [video_id] = page_world.service.videos
+    await _question(ana).get_by_role("button", name="I found it").click()
+    field = ana.modal.get_by_role("textbox")
+    await field.fill("v-unknown")
+    await ana.modal.get_by_role("button").last.click()
+    await expect(field).to_have_accessible_description(re.compile("can't find"))
+    await expect(field).to_have_value("v-unknown")
+    await field.fill(video_id)
+    await ana.modal.get_by_role("button").last.click()
+    await expect(ana.modal).to_be_hidden()
+    await page_world.advance(minutes=3)
+
+    await expect(card).to_contain_text("Ready")
+    assert page_world.created_count() == 1
+
+
+async def test_nothing_is_created_again_before_it_was_confirmed(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    card = await _is_asked(page_world, ana)
+    button = _question(ana).get_by_role("button", name=AGAIN)
+    await button.click()
+    dialog = ana.tab.get_by_role("alertdialog", name="Create the video again?")
+    await expect(dialog).to_have_accessible_description(re.compile("it is charged too"))
+    await _confirms(ana, "Keep waiting")
+    await expect(button).to_be_focused()
+    assert not _sent(page_world, "block_actions")
+    assert page_world.created_count() == 1
+
+    await button.click()
+    await _confirms(ana, "Create again")
+    await expect(card).not_to_contain_text("Your answer is needed")
+    await page_world.advance(minutes=10)
+
+    await expect(card).to_contain_text("Ready")
+    assert page_world.created_count() == 2
+
+
+async def test_a_video_is_given_up_only_once_that_was_confirmed(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    card = await _is_asked(page_world, ana, made=False)
+    await _question(ana).get_by_role("button", name="Cancel request").click()
+    await ana.tab.keyboard.press("Escape")
+    await expect(ana.tab.get_by_role("alertdialog")).to_have_count(0)
+    await expect(card).to_contain_text("Your answer is needed")
+
+    await _question(ana).get_by_role("button", name="Cancel request").click()
+    await _confirms(ana, "Cancel request")
+
+    await expect(card).to_contain_text("Cancelled")
+    await expect(ana.replies().nth(2)).to_contain_text("was cancelled")
+    await expect(_question(ana)).to_contain_text("cancelled the request")
+    await expect(_question(ana).get_by_role("button", name=AGAIN)).to_have_count(0)
+
+
+# ── Without a mouse ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_video_is_asked_for_without_a_mouse(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    keys = ana.tab.keyboard
+    await keys.press("Tab")
+    await expect(ana.tab.get_by_role("link", name="Skip to the composer")).to_be_focused()
+    await keys.press("Enter")
+    await expect(ana.composer).to_be_focused()
+
+    await keys.type("/vi")
+    commands = ana.tab.get_by_role("listbox", name="Commands")
+    await expect(commands.get_by_role("option")).to_have_count(1)
+    await keys.press("Enter")
+    await expect(ana.composer).to_have_value("/video ")
+    await keys.type(SCRIPT)
+    await keys.press("Enter")
+
+    await expect(ana.modal.get_by_label("Replica")).to_be_focused()
+    await keys.type(REPLICA)
+    await expect(ana.modal.get_by_role("option")).to_have_count(1)
+    await keys.press("Enter")
+    await keys.press("Tab")
+    await expect(ana.modal.get_by_label("Script")).to_be_focused()
+    await expect(ana.modal.get_by_label("Script")).to_have_value(SCRIPT)
+    create = ana.modal.get_by_role("button", name="Create")
+    await _tabs_to(ana, create)
+    await keys.press("Enter")
+
+    await expect(ana.modal).to_be_hidden()
+    await expect(ana.composer).to_be_focused()
+    await page_world.advance(minutes=3)
+    await expect(ana.card(SCRIPT)).to_contain_text("Ready")
+
+
+async def test_a_thread_is_opened_and_left_without_a_mouse(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    card = await ana.asks(SCRIPT)
+    await page_world.advance(minutes=3)
+    bar = card.get_by_role("button", name="1 reply")
+    await expect(bar).to_be_visible()
+    await ana.composer.focus()
+    await _tabs_to(ana, bar, "Shift+Tab")
+    await ana.tab.keyboard.press("Enter")
+    await expect(ana.replies()).to_have_count(2)
+    await expect(ana.thread.get_by_role("button", name="Close the thread")).to_be_focused()
+    await _tabs_to(ana, ana.thread.get_by_role("textbox", name="Reply in #studio"))
+    await ana.tab.keyboard.type("Thank you!")
+    await ana.tab.keyboard.press("Enter")
+    await expect(ana.replies()).to_have_count(3)
+    await ana.tab.keyboard.press("Escape")
+
+    await expect(ana.thread).to_be_hidden()
+    await expect(card.get_by_role("button", name="2 replies")).to_be_focused()
+
+
+async def _tabs_to(window: Window, wanted: Locator, key: str = "Tab") -> None:
+    """Press Tab until something has the focus."""
+    for _ in range(40):
+        if await wanted.evaluate("node => node === document.activeElement"):
+            return
+        await window.tab.keyboard.press(key)
+    raise AssertionError("it can't be reached")
+
+
+def _sent(world: PageWorld, kind: str) -> list[object]:
+    """Return the requests of a kind that went from Slack to the bot."""
+    shown = [world.slack.wire.shown(each) for each in world.slack.wire.exchanges]
+    return [each for each in shown if str(each["about"]).startswith(kind)]

@@ -1,0 +1,743 @@
+"""The sandbox's page over HTTP: what it shows, streams and accepts."""
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import urllib.parse
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from sandbox.__main__ import main
+from sandbox.block_kit import Json
+from sandbox.http import Server, free_port
+from sandbox.page.server import Page
+from sandbox.running import APP
+from sandbox.slack_objects import Message
+from sandbox.wire import MASK, MAX_EXCHANGES
+from tests.tcp import connected
+from tests.world import REPLICA, World
+
+ROOT = Path(__file__).parent.parents[1]
+SCRIPT = "Hello <b>you</b> & welcome."
+_LONG = 30.0
+
+
+class Browser:
+    """A browser with the page open; ``get`` and ``do`` are what its script would fetch."""
+
+    def __init__(self, session: aiohttp.ClientSession, world: World, page: Page) -> None:
+        self.session = session
+        self.world = world
+        self.page = page
+
+    async def get(self, path: str) -> Json:
+        async with self.session.get(f"{self.page.url}{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            said: Json = await answer.json()
+            return said
+
+    async def sees(self, person: str = "ana") -> Json:
+        return await self.get(f"/api/{person}/snapshot")
+
+    async def panel(self) -> Json:
+        return await self.get("/api/panel")
+
+    async def post(self, path: str, body: Mapping[str, object]) -> Json:
+        headers = {"Origin": self.page.url, "Sec-Fetch-Site": "same-origin"}
+        async with self.session.post(
+            f"{self.page.url}{path}", json=body, headers=headers
+        ) as answer:
+            assert answer.status == 200, await answer.text()
+            said: Json = await answer.json()
+            return said
+
+    async def types(self, text: str, person: str = "ana", **more: object) -> Json:
+        place = self.world.slack.channel("studio").id
+        body = {"channel": place, "text": text, **more}
+        return await self.post(f"/api/{person}/type", body)
+
+    async def opens_form(self, person: str = "ana", command: str = "/video") -> Json:
+        outcome = await self.types(command, person)
+        assert outcome["ok"], outcome
+        view: Json = (await self.sees(person))["views"][-1]
+        if command == "/video":
+            # A client sends what it was offered, and nothing else.
+            await self.in_form(view, "options", person, **field(view, "replica_id"), query=REPLICA)
+        return view
+
+    async def in_form(self, view: Json, action: str, person: str = "ana", **body: object) -> Json:
+        return await self.post(f"/api/{person}/views/{view['id']}/{action}", body)
+
+    async def asks(self, person: str = "ana", **fields: object) -> Message:
+        """Ask for a video through the page and return its card."""
+        view = await self.opens_form(person)
+        outcome = await self.in_form(view, "submit", person, values=filled(view, **fields))
+        assert outcome["views"] == [], outcome
+        await self.world.settle()
+        return self.world.slack.messages("studio")[-1]
+
+    async def presses(self, message: Message, label: str, person: str = "ana") -> Json:
+        now = self.world.now(message)
+        [(block, button)] = [
+            (block, each)
+            for block in now.blocks
+            for each in block.get("elements", [])
+            if each.get("text", {}) and each["type"] == "button" and each["text"]["text"] == label
+        ]
+        body = {
+            "channel": now.channel,
+            "ts": now.ts,
+            "block_id": block["block_id"],
+            "action_id": button["action_id"],
+        }
+        return await self.post(f"/api/{person}/press", body)
+
+    @contextlib.asynccontextmanager
+    async def listens(
+        self, person: str = "ana", *, after: str | None = None, last: str | None = None, **more: str
+    ) -> AsyncIterator["Stream"]:
+        query = {"as": person, **({} if after is None else {"after": after}), **more}
+        headers = {} if last is None else {"Last-Event-ID": last}
+        address = f"{self.page.url}/api/events?{urllib.parse.urlencode(query)}"
+        async with self.session.get(address, headers=headers) as answer:
+            assert answer.content_type == "text/event-stream"
+            stream = Stream(answer)
+            await stream.opened()
+            yield stream
+
+
+class Stream:
+    """A stream of server-sent events, read as a browser reads it."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self._answer = answer
+        self.cursor = ""
+
+    async def opened(self) -> None:
+        async with asyncio.timeout(_LONG):
+            assert await self._answer.content.readline() == b"retry: 1000\n"
+
+    async def next(self) -> tuple[str, Json]:
+        name, data = "", ""
+        async with asyncio.timeout(_LONG):
+            async for raw in self._answer.content:
+                line = raw.decode().rstrip("\n")
+                key, _, value = line.partition(": ")
+                match key:
+                    case "id":
+                        self.cursor = value
+                    case "event":
+                        name = value
+                    case "data":
+                        data = value
+                    case "" if data:
+                        return name, json.loads(data)
+        raise AssertionError("the stream ended")
+
+    async def of(self, wanted: str) -> Json:
+        """Return the next event of a name, passing over others."""
+        while True:
+            name, data = await self.next()
+            if name == wanted:
+                return data
+
+
+@pytest.fixture
+async def browser(world: World) -> AsyncIterator[Browser]:
+    world.slack.app = APP
+    page = Page(world.slack, world.service, f"http://127.0.0.1:{world.bot.port}")
+    await page.start(0)
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Browser(session, world, page)
+    finally:
+        await page.stop()
+
+
+def filled(view: Json, **fields: object) -> dict[str, dict[str, object]]:
+    """Return the form's fields as the page sends them, with the given ones filled in."""
+    fields = {"script": SCRIPT, "replica_id": REPLICA, **fields}
+    return {
+        block["block_id"]: {block["element"]["action_id"]: fields[block["block_id"]]}
+        for block in view["blocks"]
+        if block["type"] == "input" and block["block_id"] in fields
+    }
+
+
+def field(view: Json, name: str) -> dict[str, str]:
+    [block] = [block for block in view["blocks"] if block["block_id"] == name]
+    return {"block_id": name, "action_id": block["element"]["action_id"]}
+
+
+# ── What a person is shown ────────────────────────────────────────────────────────────────────
+
+
+async def test_a_person_is_shown_the_places_they_are_in(browser: Browser) -> None:
+    browser.world.slack.channel("vault").members.discard(browser.world.ben.user.id)
+    ana, ben = await browser.sees("ana"), await browser.sees("ben")
+
+    def places(snapshot: Json) -> Json:
+        return {each["name"]: each for each in snapshot["channels"]}
+
+    assert places(ana).keys() == {"studio", "lobby", "vault", "attic", "directmessage"}
+    assert places(ben).keys() == {"studio", "lobby", "attic", "directmessage"}
+    assert places(ana)["studio"]["has_app"]
+    assert not places(ana)["lobby"]["has_app"]
+    assert places(ana)["studio"]["read_only"] is None
+    assert places(ana)["attic"]["read_only"] == "This channel is archived."
+    assert places(ana)["directmessage"]["user"] == ana["app"]["user"]
+    assert places(ana)["directmessage"]["read_only"] is None
+    assert places(ana)["directmessage"]["id"] != places(ben)["directmessage"]["id"]
+    assert [ana["users"][each]["name"] for each in ana["people"]] == ["ana", "ben", "cleo"]
+    assert (ana["me"], ben["me"]) == (browser.world.ana.user.id, browser.world.ben.user.id)
+
+
+async def test_the_page_cannot_be_viewed_as_a_stranger_or_as_the_app(browser: Browser) -> None:
+    for name in ("zoe", "replica-videos", browser.world.slack.bot.id):
+        for path in (f"/api/{name}/snapshot", f"/api/events?as={name}"):
+            async with browser.session.get(browser.page.url + path) as answer:
+                assert answer.status == 404
+                assert "error" in await answer.json()
+
+
+# ── What changes ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_event_is_streamed_to_those_whom_it_concerns(browser: Browser) -> None:
+    async with browser.listens("ana") as ana, browser.listens("ben") as ben:
+        await browser.types("/video help", "ben")
+        await browser.types("Good morning", "ben")
+        ephemeral, said = await ben.of("message"), await ben.of("message")
+        assert ephemeral["message"]["is_ephemeral"]
+        assert said["message"]["text"] == "Good morning"
+        # The first event for Ana is the message that Ben posted.
+        assert await ana.next() == ("message", said)
+
+
+async def test_a_cursor_of_another_run_asks_for_a_new_snapshot(
+    browser: Browser, subtests: pytest.Subtests
+) -> None:
+    for cursor in ["elsewhere-0", "nonsense", "{run}-999999"]:
+        with subtests.test(cursor=cursor):
+            run = (await browser.sees())["cursor"].split("-")[0]
+            async with browser.listens(after=cursor.format(run=run)) as stream:
+                assert await stream.next() == ("reload", {})
+                await browser.types("Afterwards")
+                assert (await stream.of("message"))["message"]["text"] == "Afterwards"
+
+
+async def test_the_page_can_be_stopped_while_it_is_open(browser: Browser) -> None:
+    async with browser.listens() as stream:
+        async with asyncio.timeout(20):
+            await browser.page.stop()
+        with pytest.raises((AssertionError, aiohttp.ClientError)):
+            await stream.next()
+
+
+# ── What a person types ───────────────────────────────────────────────────────────────────────
+
+
+async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
+    browser: Browser,
+) -> None:
+    world = browser.world
+    card = await browser.asks()
+    await browser.types("/video help")
+    [shown] = world.slack.ephemerals("ana", "studio")
+    attic = world.slack.channel("attic").id
+    own, bens = world.slack.dm("ana").id, world.slack.dm("ben").id
+    world.slack.app = replace(world.slack.app, takes_messages=False)
+    before = len(world.slack.wire.exchanges)
+    for text, more, code, words in (
+        ("/vidoe", {}, "unknown_command", "/vidoe is not a command"),
+        ("/video", {"thread_ts": card.ts}, "refused", "cannot be used in a thread"),
+        ("Hi", {"channel": attic}, "read_only", "archived"),
+        ("/video", {"channel": attic}, "read_only", "archived"),
+        ("Hi", {"channel": own}, "read_only", "turned off"),
+        ("Hi", {"channel": bens}, "gone", "does not exist"),
+        ("Hi", {"channel": "C0NOWHERE"}, "gone", "does not exist"),
+        ("Hi", {"thread_ts": "1.0"}, "gone", "does not exist"),
+        ("Hi", {"thread_ts": shown.ts}, "refused", "only one person sees"),
+        (" \n", {}, "refused", "nothing to send"),
+        ("x" * 12_001, {}, "refused", "12,000"),
+    ):
+        outcome = await browser.types(text, **more)
+        assert not outcome["ok"], text
+        assert outcome["error"]["code"] == code
+        assert words in outcome["error"]["text"]
+        assert not outcome["error"]["shown"]
+    assert len(world.slack.wire.exchanges) == before
+
+
+async def test_an_app_that_does_not_answer_is_reported_as_in_slack(
+    browser: Browser, subtests: pytest.Subtests
+) -> None:
+    for status, code in [(None, "operation_timeout"), (500, "dispatch_failed")]:
+        with subtests.test(status=status, code=code):
+            async with nobody_home(browser.world, status):
+                outcome = await browser.types("/video")
+            assert outcome["error"] == {
+                "code": code,
+                "text": f"/video failed with the error “{code}”",
+                "shown": True,
+            }
+            shown = [each for each in (await browser.sees())["messages"] if each["is_ephemeral"]]
+            assert shown[-1]["text"] == outcome["error"]["text"]
+
+
+@contextlib.asynccontextmanager
+async def nobody_home(world: World, status: int | None, body: object = "") -> AsyncIterator[None]:
+    """Let Slack's requests reach no bot, or one that answers so."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        assert status is not None
+        return web.json_response(body, status=status)
+
+    app = web.Application()
+    app.router.add_post("/slack/events", answer)
+    server, real = Server(app), world.slack.request_url
+    await server.start()
+    where = server.url if status is not None else f"http://127.0.0.1:{free_port()}"
+    world.slack.request_url = f"{where}/slack/events"
+    try:
+        yield
+    finally:
+        world.slack.request_url = real
+        await server.stop()
+
+
+# ── Forms ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_client_does_not_submit_what_the_form_does_not_accept(
+    browser: Browser, subtests: pytest.Subtests
+) -> None:
+    for values, words in [
+        ({"script": ""}, "Script: a value is required"),
+        ({"script": "x" * 3_001}, "3001 characters"),
+        ({"background": "a castle"}, "not offered"),
+        ({"where": "attic-2"}, "not in the list"),
+    ]:
+        with subtests.test(values=values, words=words):
+            view = await browser.opens_form()
+            outcome = await browser.in_form(view, "submit", values=filled(view, **values))
+            assert outcome["error"]["code"] == "refused"
+            assert words in outcome["error"]["text"]
+            assert [each["id"] for each in outcome["views"]] == [view["id"]]
+            await browser.world.settle()
+            assert not browser.world.posts()
+
+
+async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
+    view = await browser.opens_form("ana")
+    outcome = await browser.in_form(view, "submit", "ben", values=filled(view))
+    assert outcome["error"]["code"] == "gone"
+    assert (await browser.sees("ben"))["views"] == []
+
+
+# ── Messages ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_missing_button_and_another_persons_message_are_reported(
+    browser: Browser,
+) -> None:
+    slack, ben = browser.world.slack, browser.world.ben.user.id
+    button = {"type": "button", "text": {"type": "plain_text", "text": "Go"}, "action_id": "go"}
+    block = {"type": "actions", "block_id": "row", "elements": [button]}
+    whole = Message(slack.channel("studio").id, "", slack.bot.id, "Go?", [block], is_from_bot=True)
+    said, ephemeral, letter = (
+        slack.post(each)
+        for each in (
+            whole,
+            replace(whole, visible_to=ben),
+            replace(whole, channel=slack.dm("ben").id),
+        )
+    )
+
+    async def press(message: Message, person: str, **more: str) -> str:
+        body = {"channel": message.channel, "ts": message.ts, "block_id": "row"}
+        async with nobody_home(browser.world, 200):
+            outcome = await browser.post(
+                f"/api/{person}/press", {**body, "action_id": "go", **more}
+            )
+        return "ok" if outcome["ok"] else str(outcome["error"]["code"])
+
+    for message in (said, ephemeral, letter):
+        assert await press(message, "ben") == "ok"
+    assert await press(said, "ana") == "ok"
+    assert await press(ephemeral, "ana") == "gone"
+    assert await press(letter, "ana") == "gone"
+    assert await press(said, "ana", ts="1.0") == "gone"
+    assert await press(said, "ana", block_id="none") == "gone"
+    assert await press(said, "ana", action_id="none") == "gone"
+
+
+async def test_somebody_whose_page_is_not_open_asks_for_a_video(browser: Browser) -> None:
+    world = browser.world
+    place = world.slack.channel("studio").id
+    wanted = {"channel": place, "script": SCRIPT, "replica": REPLICA}
+    assert (await browser.post("/api/ben/ask", wanted))["ok"]
+    await world.settle()
+    [card] = world.slack.messages("studio")
+    assert "Requested by ben" in card.text
+    refused = await browser.post("/api/ben/ask", {**wanted, "script": "…"})
+    assert "no letters or digits" in refused["error"]["text"]
+    assert (await browser.sees("ben"))["views"] == []
+
+
+# ── Requests that the page never sends ────────────────────────────────────────────────────────
+
+
+async def test_an_unexpected_body_is_refused_with_a_sentence(browser: Browser) -> None:
+    headers = {"Content-Type": "application/json"}
+    for path, body in (
+        ("/api/ana/type", b"{"),
+        ("/api/ana/type", b"[]"),
+        ("/api/ana/type", b"\xff\xfe"),
+        ("/api/ana/type", b'{"channel": "C1"}'),
+        ("/api/ana/type", b'{"channel": "C1", "text": 5}'),
+        ("/api/ana/type", b'{"channel": "C1", "text": "\\ud800"}'),
+        ("/api/ana/type", b'{"channel": "C1", "text": "Hi", "as": "ben"}'),
+        ("/api/ana/press", b'{"channel": "C1", "ts": 1.5}'),
+        ("/api/ana/views/V1/submit", b'{"values": {"a": 1}}'),
+        ("/api/ana/views/V1/press", b'{"block_id": "a", "action_id": "b", "value": NaN}'),
+        ("/api/ana/views/V1/submit", b"[" * 100_000),
+        ("/api/panel/service", b'{"down": "yes"}'),
+        ("/api/panel/service", b'{"dwon": true}'),
+        ("/api/panel/service", b'{"pace": {"generating": -1}}'),
+        ("/api/panel/service", b'{"pace": {"training_steps": 0}}'),
+        ("/api/panel/service", b'{"rate_limit": {"seconds": 1e999}}'),
+        ("/api/panel/slack", b'{"auth_error": "nonsense"}'),
+        ("/api/panel/next", b'{"side": "moon", "operation": "a", "what": "b"}'),
+        ("/api/panel/jobs/v1", b'{"do": "explode"}'),
+        ("/api/panel/reset", b""),
+    ):
+        url = browser.page.url + path
+        async with browser.session.post(url, data=body, headers=headers) as answer:
+            assert answer.status == 400, body
+            assert (await answer.json())["error"]
+
+
+async def test_an_invalid_address_is_refused_with_a_sentence(browser: Browser) -> None:
+    for path in ("/api/ana/dance", "/api/zoe/type", "/api/ana/views/V1/dance", "/api/panel/x"):
+        async with browser.session.post(browser.page.url + path, json={}) as answer:
+            assert answer.status == 404
+            assert "error" in await answer.json()
+    async with browser.session.get(f"{browser.page.url}/api/ana/type") as answer:
+        assert answer.status == 405
+
+
+# ── The wire ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
+    browser: Browser,
+) -> None:
+    world = browser.world
+    signed = "https://storage.example.com/a.mp4?X-Amz-Signature=mark5ignature&part=1"
+    view = await browser.opens_form()
+    background = field(view, "background")
+    await browser.in_form(view, "press", **background, value="background_source_url")
+    [view] = (await browser.sees())["views"]
+    values = filled(view, background_source_url=signed)
+    await browser.in_form(view, "submit", values=values)
+    await world.advance(minutes=5)
+    await browser.types("/video list")
+    panel = await browser.panel()
+    wire = panel["wire"]
+    roads = {(each["from"], each["to"], each["about"]) for each in wire}
+    assert {
+        ("slack", "bot", "/video"),
+        ("slack", "bot", f"block_actions {background['action_id']}"),
+        ("slack", "bot", "view_submission create_video"),
+        ("bot", "slack", "views.open"),
+        ("bot", "slack", "views.update"),
+        ("bot", "slack", "chat.postMessage"),
+        ("bot", "slack", "chat.update"),
+        ("bot", "service", "create_video"),
+        ("bot", "service", "read_video"),
+        ("service", "bot", "callback"),
+    } <= roads
+    assert [each["id"] for each in wire] == sorted(each["id"] for each in wire)
+    for each in wire:
+        assert each["status"] == 200, each
+        assert each["duration_ms"] >= 0
+        assert each["failed"] is None
+    [create] = [each for each in wire if each["about"] == "create_video"]
+    assert (create["method"], create["path"]) == ("POST", "/v2/videos")
+    assert create["request"]["script"] == SCRIPT
+    assert create["request"]["callback_url"].endswith(f"/callbacks/{MASK}")
+    assert create["request"]["background_source_url"].endswith(f"Signature={MASK}&part=1")
+    assert create["response"]["status"] == "queued"
+    [callback] = [each for each in wire if each["about"] == "callback"]
+    assert callback["path"] == f"/callbacks/{MASK}"
+    [submission] = [each for each in wire if "view_submission" in each["about"]]
+    assert submission["request"]["payload"]["view"]["type"] == "modal"
+    shown = json.dumps(panel)
+    tokens = [each.url.rsplit("/", 1)[1] for each in world.service.callbacks]
+    response_urls = re.findall(r"/respond/([\w-]+)", shown)
+    for secret in (
+        world.slack.bot_token,
+        world.slack.signing_secret,
+        world.service.api_key,
+        "mark5ignature",
+        "v0=",
+        "verification-token",
+        *tokens,
+    ):
+        assert secret not in shown
+    assert tokens
+    assert not response_urls
+
+
+async def test_the_wire_log_is_streamed_as_it_happens_and_stays_small(browser: Browser) -> None:
+    async with browser.listens(panel="1") as behind, browser.listens() as before:
+        await browser.types("/video help")
+        first, second = (await behind.of("wire"))["entry"], (await behind.of("wire"))["entry"]
+        assert first["id"] == second["id"]
+        assert second["status"] == 200
+        assert second["request"]["command"] == "/video"
+        # Those who do not have the panel open get no such event.
+        assert (await before.next())[0] == "message"
+    wire = browser.world.slack.wire
+    for number in range(MAX_EXCHANGES):
+        with wire.exchange("bot", "slack", "POST", f"/api/{number}", b"") as exchange:
+            exchange.answered(200, b"")
+    assert len((await browser.panel())["wire"]) == MAX_EXCHANGES
+    with wire.exchange("bot", "slack", "POST", "/api/long", b"x" * 1_000_000) as exchange:
+        exchange.answered(200, b"y" * 1_000_000)
+    [*_, long] = (await browser.panel())["wire"]
+    assert len(long["request"]) == len(long["response"]) < 100_000
+
+
+# ── Who is let in ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_server_of_the_sandbox_answers_to_another_name_or_another_site(
+    browser: Browser, subtests: pytest.Subtests
+) -> None:
+    async def status(url: str, **headers: str) -> int:
+        async with browser.session.get(f"{url}/", headers=headers) as answer:
+            return answer.status
+
+    servers = {browser.page.url: 200, browser.world.slack.url: 404, browser.world.service.url: 404}
+    for url, good in servers.items():
+        port = url.rpartition(":")[2]
+        with subtests.test(url=url):
+            for name in ("127.0.0.1", "localhost", "[::1]"):
+                assert await status(url, Host=f"{name}:{port}") == good
+                assert await status(url, Origin=f"http://{name}:{port}") == good
+            assert await status(url, Host=f"LOCALHOST:{port}") == good
+            for host in (
+                "evil.example",
+                f"evil.example:{port}",
+                "127.0.0.1",
+                f"127.0.0.1.nip.io:{port}",
+            ):
+                assert await status(url, Host=host) == 403, host
+            for origin in (
+                "null",
+                "http://evil.example",
+                f"https://127.0.0.1:{port}",
+                "http://127.0.0.1:1",
+                f"http://127.0.0.1:{port}.evil.example",
+            ):
+                assert await status(url, Origin=origin) == 403, origin
+
+
+async def test_the_servers_listen_on_loopback_alone(browser: Browser) -> None:
+    for url in (browser.page.url, browser.world.slack.url, browser.world.service.url):
+        assert url.startswith("http://127.0.0.1:")
+
+
+async def test_an_action_is_accepted_only_from_the_pages_own_script(browser: Browser) -> None:
+    place = browser.world.slack.channel("studio").id
+    body = json.dumps({"channel": place, "text": "Forged"})
+    json_type = {"Content-Type": "application/json"}
+    for status, headers in (
+        (415, {"Content-Type": "text/plain"}),
+        (415, {"Content-Type": "application/x-www-form-urlencoded"}),
+        (403, {**json_type, "Sec-Fetch-Site": "cross-site"}),
+        (403, {**json_type, "Sec-Fetch-Site": "same-site"}),
+        (403, {**json_type, "Origin": "http://localhost:3000"}),
+    ):
+        for path in ("/api/ana/type", "/api/panel/reset"):
+            async with browser.session.post(
+                browser.page.url + path, data=body, headers=headers
+            ) as answer:
+                assert answer.status == status, headers
+                assert "error" in await answer.json()
+                assert "Access-Control-Allow-Origin" not in answer.headers
+    assert not browser.world.slack.messages("studio")
+
+
+async def test_another_sites_page_is_shown_nothing(
+    browser: Browser, subtests: pytest.Subtests
+) -> None:
+    for path in ["ana/snapshot", "panel", "events?as=ana"]:
+        with subtests.test(path=path):
+            url = f"{browser.page.url}/api/{path}"
+            for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+                async with browser.session.get(url, headers={"Sec-Fetch-Site": site}) as answer:
+                    assert answer.status == status, site
+
+
+async def test_every_response_has_strict_security_headers(browser: Browser) -> None:
+    await browser.asks()
+    video = next(iter(browser.world.service.videos))
+    for url in (
+        f"{browser.page.url}/",
+        f"{browser.page.url}/api/ana/snapshot",
+        f"{browser.page.url}/api/nothing",
+        f"{browser.world.service.url}/watch/{video}",
+    ):
+        async with browser.session.get(url) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'self';")
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+async def test_the_page_and_its_files_are_served_and_nothing_else(browser: Browser) -> None:
+    async with browser.session.get(browser.page.url) as answer:
+        assert answer.content_type == "text/html"
+        text = await answer.text()
+        assert "not Slack" in text
+    linked = re.findall(r'(?:src|href)="(/static/[^"]+)"', text)
+    assert linked
+    for path in linked:
+        async with browser.session.get(browser.page.url + path) as answer:
+            assert answer.status == 200, path
+            assert answer.headers["Cache-Control"] == "no-cache"
+            etag = answer.headers["ETag"]
+        headers = {"If-None-Match": etag}
+        async with browser.session.get(browser.page.url + path, headers=headers) as answer:
+            assert answer.status == 304
+    port = int(browser.page.url.rpartition(":")[2])
+    beside = (
+        "../../clip/icon.svg",
+        "..%2f..%2fclip%2ficon.svg",
+        "../server.py",
+        "%2e%2e/server.py",
+        "server.py",
+        "",
+        "js",
+        "/etc",
+        "%00.js",
+        f"{'long' * 1000}.js",
+    )
+    for path in beside:
+        async with connected(port) as (reader, writer):
+            head = f"GET /static/{path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
+            writer.write(head.encode())
+            assert (await reader.readline()).split()[1] in {b"403", b"404"}, path
+
+
+# ── Watching ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def read(browser: Browser, path: str, **headers: str) -> tuple[int, Mapping[str, str], bytes]:
+    url = browser.world.service.url + path
+    async with browser.session.get(url, headers=headers) as answer:
+        return answer.status, answer.headers, await answer.read()
+
+
+async def test_the_watch_page_plays_a_video_with_the_script_as_captions(browser: Browser) -> None:
+    script = 'Hi <i>Kim</i> & "co" --> there.\n</video><script>alert(1)</script>'
+    await browser.asks(script=script, video_name="<img src=x>")
+    [video] = browser.world.service.videos
+    _, _, going = await read(browser, f"/watch/{video}")
+    assert b"<video" not in going
+    assert "not ready yet" in going.decode()
+    for ending in ("mp4", "webm", "vtt", "m3u8"):
+        assert (await read(browser, f"/files/{video}.{ending}"))[0] == 404
+    await browser.world.advance(minutes=5)
+
+    _, headers, page = await read(browser, f"/watch/{video}")
+    text = page.decode()
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "neither Slack nor a video service" in text
+    assert f'<source src="/files/{video}.webm" type="video/webm">' in text
+    assert f'src="/files/{video}.vtt" default' in text
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "style=" not in text
+    for path in re.findall(r'"(/clip/[^"]+)"', text):
+        assert (await read(browser, path))[0] == 200, path
+    assert (await read(browser, "/clip/README.md"))[0] == 404
+    status, headers, track = await read(browser, f"/files/{video}.vtt")
+    assert (status, headers["Content-Type"]) == (200, "text/vtt; charset=utf-8")
+    assert track.decode().splitlines() == [
+        "WEBVTT",
+        "",
+        "00:00:00.000 --> 00:00:03.875",
+        'Hi &lt;i&gt;Kim&lt;/i&gt; &amp; "co" --&gt; there.',
+        "",
+        "00:00:03.875 --> 00:00:08.000",
+        "&lt;/video&gt;&lt;script&gt;alert(1)&lt;/script&gt;",
+    ]
+
+
+async def test_the_clip_is_served_whole_and_in_parts(browser: Browser) -> None:
+    await browser.asks()
+    await browser.world.advance(minutes=5)
+    [video] = browser.world.service.videos
+    starts = {"mp4": b"ftyp", "webm": b"webm"}
+    for ending, mark in starts.items():
+        status, headers, clip = await read(browser, f"/files/{video}.{ending}")
+        assert (status, headers["Content-Type"]) == (200, f"video/{ending}")
+        assert headers["Accept-Ranges"] == "bytes"
+        assert mark in clip[:64]
+        assert len(clip) < 150_000
+        status, headers, part = await read(
+            browser, f"/files/{video}.{ending}", Range="bytes=100-199"
+        )
+        assert (status, part) == (206, clip[100:200])
+        assert headers["Content-Range"] == f"bytes 100-199/{len(clip)}"
+    assert (await read(browser, f"/files/{REPLICA}.mp4"))[0] == 200
+    assert (await read(browser, f"/files/{REPLICA}.vtt"))[0] == 404
+
+
+# ── The command ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_invalid_port_is_refused_with_a_sentence(
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
+) -> None:
+    for port in ["0", "65536", "-1", "http", "²"]:
+        with subtests.test(port=port):
+            with pytest.raises(SystemExit, match="2"):
+                main(["--no-browser", f"--port={port}"])
+            assert "a port is a number from 1 to 65535" in capsys.readouterr().err
+
+
+async def test_the_served_bot_never_loads_the_sandbox(tmp_path: Path) -> None:
+    found = (
+        "import sys, bot.__main__, bot.app, bot.ops.doctor;"
+        "print([name for name in sys.modules if name.startswith('sandbox')])"
+    )
+    assert await run(tmp_path, "-c", found) == (0, "[]\n")
+    assert "demo" not in (await run(tmp_path, "-m", "bot", "--help"))[1]
+
+
+async def run(folder: Path, *arguments: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        env={"PYTHONPATH": str(ROOT)},
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(30):
+        out, _ = await process.communicate()
+    return process.returncode, out.decode()

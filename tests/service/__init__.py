@@ -1,0 +1,1 @@
+"""The video service's client, its failures, and what is not called."""

@@ -1,0 +1,1 @@
+"""What is sent to Slack, and what becomes of it."""

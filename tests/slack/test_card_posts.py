@@ -1,0 +1,324 @@
+"""When a card is posted, what its first version says, and how many calls a video takes."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from bot.timings import Timings
+from sandbox.driver import Person
+from sandbox.faults import CannedResponse, Drip, Fault, Hang, Reset
+from sandbox.slack_objects import Message
+from tests.journeys.test_approval import decline, requests, settings
+from tests.modes import in_both_modes, on_both_engines
+from tests.slack.test_slack_limits import limited
+from tests.world import REPLICA, World
+
+TYPED = {"replica_id": REPLICA, "script": "Hello, world."}
+POST, EDIT = "chat.postMessage", "chat.update"
+NAMES = {
+    "*Ana* <!channel>": "Ana &lt;!channel&gt;",
+    "_ana_lima_ `x` ~y~": "ana_lima x y",
+    "<@U1>\u202e & co\nmore": "&lt;@U1&gt; &amp; co",
+    "n" * 300: "n" * 57 + "…",
+}
+
+
+@contextlib.asynccontextmanager
+async def create_under_way(world: World) -> AsyncIterator[None]:
+    """Ask for a video; inside, the service is creating it, and has not answered yet."""
+    begun, answers = asyncio.Event(), asyncio.Event()
+
+    async def hold(phase: str, operation: str, _: str) -> None:
+        if (phase, operation) == ("before", "create_video"):
+            begun.set()
+            await answers.wait()
+
+    world.service.on_request = hold
+    form = await world.open_form(world.ana)
+    await form.submit(TYPED)
+    async with asyncio.timeout(30):
+        await begun.wait()
+        yield
+    world.service.on_request = None
+    answers.set()
+    await world.settle()
+
+
+async def posted(world: World) -> Message:
+    """Return the first message in the channel, once it is there; the service is not waited for."""
+    async with asyncio.timeout(30):
+        while not (messages := world.slack.messages("studio")):  # noqa: ASYNC110 - by the bot's clock
+            await asyncio.sleep(0)
+    return messages[0]
+
+
+def pass_time(world: World, seconds: float) -> None:
+    """Push the clock, and let the bot see that without waiting for its calls."""
+    world.clock.set(world.clock.now() + timedelta(seconds=seconds))
+
+
+def methods(world: World) -> list[str]:
+    return [call.method for call in world.slack.calls]
+
+
+# ── Three calls ───────────────────────────────────────────────────────────────────────────────
+
+
+@in_both_modes
+@on_both_engines
+async def test_a_video_takes_three_calls_to_slack(world: World) -> None:
+    for _ in range(2):
+        form = await world.open_form(world.ana)
+        await world.settle()
+        before, replies = len(world.slack.calls), len(world.posts())
+        await form.submit(TYPED)
+        await world.settle()
+        [card] = world.posts()[replies:]
+        assert card.text.startswith("Video “Hello, world.”: Rendering")
+        await world.advance(minutes=5)
+        assert sorted(methods(world)[before:]) == [POST, POST, EDIT]
+        assert "Ready" in world.now(card).text
+        assert len(world.replies(card)) == 1
+
+
+@on_both_engines
+async def test_a_card_whose_create_call_is_not_answered_is_posted_after_a_second(
+    world: World,
+) -> None:
+    async with create_under_way(world):
+        pass_time(world, 0.9)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not world.slack.messages("studio")
+        pass_time(world, 0.1)
+        card = await posted(world)
+        assert "Sending your request…" in card.text
+        assert "Requested by ana" in card.text
+    assert "Rendering" in world.now(card).text
+    await world.advance(minutes=5)
+    assert Counter(methods(world)) & Counter({POST: 9, EDIT: 9}) == {POST: 2, EDIT: 2}
+
+
+async def test_a_request_that_is_refused_at_once_is_a_card_and_a_reply(world: World) -> None:
+    world.service.faults.next("create_video", CannedResponse(400, {"message": "No such replica"}))
+    started = world.clock.now()
+    card = await world.request_video(world.ana)
+    assert world.clock.now() == started, "it does not wait for its time"
+    await world.advance(minutes=5)
+    assert "Failed" in card.text
+    assert "No such replica" in card.text
+    assert world.now(card) == card
+    assert len(world.replies(card)) == 1
+    assert EDIT not in methods(world)
+
+
+async def test_a_request_that_waits_for_the_service_is_a_card_that_says_so(world: World) -> None:
+    waits = CannedResponse(429, "", {"Retry-After": "20"})
+    world.service.faults.next("create_video", waits)
+    card = await world.request_video(world.ana)
+    assert "The video service asks me to wait." in card.text
+    await world.advance(minutes=5)
+    assert "Ready" in world.now(card).text
+
+
+@on_both_engines
+async def test_a_job_that_ends_before_its_card_could_be_posted_is_posted_as_it_ended(
+    world: World,
+) -> None:
+    world.slack.faults.next(POST, *[CannedResponse(503)] * 8)
+    form = await world.open_form(world.ana)
+    await form.submit(TYPED)
+    await world.advance(hours=1)
+    [card] = world.slack.messages("studio")
+    assert card.edited is None
+    assert "Ready" in card.text
+    assert "Requested by ana" in card.text
+    assert not card.pings
+    [reply] = world.replies(card)
+    assert reply.ts > card.ts
+    assert EDIT not in methods(world)
+
+
+# ── A process that dies ───────────────────────────────────────────────────────────────────────
+
+
+@on_both_engines
+async def test_a_card_comes_though_the_process_ended_right_after_the_form(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    async with contextlib.AsyncExitStack() as stack:
+        async with world.running_bot():
+            await stack.enter_async_context(create_under_way(world))
+        assert not world.slack.messages("studio")
+        world.service.faults.always("read_video", CannedResponse(503))
+        async with world.running_bot():
+            await world.advance(minutes=3)
+            [card] = world.slack.messages("studio")
+            assert "Checking" in card.text
+            assert "Requested by ana" in card.text
+
+
+# ── Names ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_nobody_is_pinged_but_by_the_closing_reply(world: World) -> None:
+    for number in range(40):
+        form = await world.open_form(world.ana)
+        await form.submit({**TYPED, "video_name": f"Part {number}"})
+    pinged = []
+
+    async def note(phase: str, method: str, arguments: dict[str, object]) -> None:
+        if (phase, method) == ("before", POST):
+            pinged.append("<@" in str(arguments["text"]) + str(arguments["blocks"]))
+
+    world.slack.on_request = note
+    await world.advance(minutes=10)
+    cards = world.slack.messages("studio")
+    assert len(cards) == 40
+    for card in cards:
+        assert "Requested by ana" in card.text
+        assert not card.pings
+        assert [reply.pings for reply in world.replies(card)] == [{world.ana.user.id}]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=["a ping", "formats", "a mention", "long"])
+async def test_a_name_is_shown_letter_by_letter(name: str, world: World) -> None:
+    world.slack.add_user(name, channels=["studio"])
+    card = await world.request_video(Person(world.slack, name))
+    shown = f"Requested by {NAMES[name]} · Replica: Anna"
+    assert shown in card.text
+    assert shown in str(card.blocks)
+    assert not card.pings
+
+
+@pytest.mark.parametrize("name", NAMES, ids=["a ping", "formats", "a mention", "long"])
+async def test_the_name_of_a_replica_and_of_a_video_is_shown_letter_by_letter(
+    name: str, world: World
+) -> None:
+    world.service.add_replica("r-other", name)
+    await world.ana.command("/replica", "add r-other")
+    await world.settle()
+    card = await world.request_video(
+        world.ana, {"replica_id": "r-other", "video_name": "*Welcome* to _all_"}
+    )
+    assert f"Replica: {NAMES[name]}" in str(card.blocks)
+    assert "“Welcome to all”" in card.text
+    assert "*Welcome* to _all_" in str(card.blocks), "a rich text formats nothing"
+    await world.advance(minutes=5)
+    [reply] = world.replies(card)
+    assert "“Welcome to all”" in reply.text
+
+
+async def test_a_decline_before_the_card_pings_no_approver(quiet_world: World) -> None:
+    world = quiet_world
+    world.slack.add_channel("approvals")
+    async with world.running_bot(**settings(world)):
+        form = await world.open_form(world.ana)
+        await form.submit(TYPED)
+        await world.settle()
+        assert not world.slack.messages("studio")
+        [asked] = requests(world)
+        await decline(world, asked, world.ben, "Not now.")
+        [card] = world.slack.messages("studio")
+        [reply] = world.replies(card)
+        assert "Declined by ben." in card.text
+        assert "was declined by ben." in reply.text
+        assert not card.pings
+        assert reply.pings == {world.ana.user.id}
+        assert card.edited is None
+
+
+async def test_a_card_names_three_of_many_approvers(quiet_world: World) -> None:
+    world = quiet_world
+    names = ["ben", "cleo", "dan", "eli", "fay"]
+    for name in names[2:]:
+        world.slack.add_user(name)
+    approvers = ",".join(world.slack.user(name).id for name in names)
+    async with world.running_bot(APPROVERS=approvers):
+        card = await world.request_video(world.ana)
+        assert "I asked ben, cleo, dan or 2 others to approve it." in card.text
+        assert not card.pings
+
+
+async def test_a_person_is_looked_up_once_for_many_videos(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        for _ in range(3):
+            card = await world.request_video(world.ana)
+            await world.advance(minutes=3)
+            assert "Requested by ana" in world.now(card).text
+        assert len(world.calls("users.info")) == 1
+        # Their cards are edited long after, without a look at who may ask for what.
+        world.service.faults.always("read_video", CannedResponse(503))
+        card = await world.request_video(world.ana)
+        asked = len(world.calls("users.info"))
+        await world.advance(hours=5)
+        assert len(world.calls("users.info")) == asked
+        assert "Requested by ana" in world.now(card).text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        CannedResponse(503),
+        limited(60),
+        Reset(),
+        CannedResponse(200, "<html>"),
+        CannedResponse(200, {"ok": True, "user": {"real_name": 7}}),
+        CannedResponse(200, {"ok": False, "error": "fatal_error"}),
+    ],
+    ids=str,
+)
+async def test_a_name_that_slack_did_not_tell_is_there_in_the_next_version(
+    fault: Fault, quiet_world: World
+) -> None:
+    world = quiet_world
+    world.slack.faults.always("users.info", fault)
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        card = await world.request_video(world.ana)
+        assert "Rendering" in card.text
+        assert "Requested" not in card.text
+        assert world.ana.user.id not in card.text + str(card.blocks)
+        world.slack.faults.clear()
+        await world.advance(minutes=5)
+        assert "Ready" in world.now(card).text
+        assert "Requested by ana" in world.now(card).text
+
+
+@pytest.mark.parametrize("fault", [Hang(), Drip(), CannedResponse(200, {"ok": True})], ids=str)
+async def test_a_card_does_not_wait_for_a_name(fault: Fault, quiet_world: World) -> None:
+    world = quiet_world
+    world.pauses = {**world.pauses, "name_timeout": timedelta(milliseconds=50)}
+    world.timings = Timings(jitter=0, call_timeout=timedelta(seconds=3))
+    world.slack.faults.always("users.info", fault)
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        began = asyncio.get_running_loop().time()
+        form = await world.open_form(world.ana)
+        await form.submit(TYPED)
+        card = await posted(world)
+        assert asyncio.get_running_loop().time() - began < 3, "the call takes that long"
+        assert "Rendering" in card.text
+        assert "Requested" not in card.text
+        assert world.ana.user.id not in card.text + str(card.blocks)
+        await world.advance(minutes=5)
+        assert "Ready" in world.now(card).text
+        assert len(world.replies(card)) == 1
+
+
+async def test_without_users_read_a_card_has_no_name_and_slack_is_asked_once(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.slack.scopes.discard("users:read")
+    async with world.running_bot():
+        for _ in range(3):
+            card = await world.request_video(world.ana)
+            await world.advance(minutes=3)
+            assert "Requested" not in world.now(card).text
+        assert len(world.calls("users.info")) == 1

@@ -1,0 +1,162 @@
+"""Somebody has locked the database, or a table of it: people are told so within two seconds."""
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import sqlite3
+import time
+from collections.abc import Awaitable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+import psycopg
+import pytest
+
+from bot.store import DatabaseUnavailable
+from bot.store.database import Query
+from bot.store.postgres.engine import PostgresDatabase
+from sandbox.delivery import deliver
+from tests.databases import Address
+from tests.engine.test_copies_rush import forms
+from tests.modes import on_both_engines
+from tests.store.test_postgres_failures import add, outages
+from tests.world import REPLICA, World
+
+_T = TypeVar("_T")
+
+NOT_SAVED: Final = "This couldn't be saved. Please try again in a moment."
+BROKEN: Final = "the database does not work"
+MAX_ANSWER_S: Final = 2.0
+FORMS: Final = 40
+NOTHING: Final = Query("SELECT 1 AS one")
+
+
+class Admin:
+    """Somebody who has locked a table, or the file of SQLite, in a session of their own."""
+
+    def __init__(self, address: Address, lock: str) -> None:
+        self._address, self._lock = address, lock
+
+    def __enter__(self) -> Self:
+        if isinstance(self._address, str):
+            self._server = psycopg.connect(self._address, application_name="psql")
+            self._server.execute(f"{self._lock} -- not for the log")
+            self.pid = self._server.info.backend_pid
+            return self
+        context = multiprocessing.get_context("forkserver")
+        self._end, theirs = context.Pipe()
+        self._process = context.Process(target=_lock_file, args=(self._address, theirs))
+        self._process.start()
+        assert self._end.recv() == "locked"
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if isinstance(self._address, str):
+            self._server.close()
+            return
+        self._end.send("end")
+        self._process.join()
+
+
+def _lock_file(path: Path, end: Connection) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        end.send("locked")
+        end.recv()
+
+
+async def in_time(action: Awaitable[_T]) -> _T:
+    began = time.monotonic()
+    result = await action
+    taken = time.monotonic() - began
+    assert taken < MAX_ANSWER_S, f"{taken:.2f} s"
+    return result
+
+
+def who_is_logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """Return what the log says of those who have locked something; nothing of what they run."""
+    assert "not for the log" not in str([vars(each) for each in caplog.records])
+    return [vars(each) for each in caplog.records if each.message == BROKEN]
+
+
+@on_both_engines
+async def test_while_somebody_has_locked_it_forms_buttons_and_commands_are_answered_in_time(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    caplog.set_level(logging.INFO)
+    world.creates_slowly()
+    async with world.running_bot():
+        card = await world.request_video(world.ana, {"script": "An earlier one."})
+        form = await world.open_form(world.ben)
+        filled = form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+        with Admin(world.address, "LOCK TABLE jobs") as admin:
+            _, click, listed = await asyncio.gather(
+                in_time(filled),
+                in_time(world.ana.click(card, "Details")),
+                in_time(world.ana.command("/video", "list")),
+            )
+            assert NOT_SAVED in form.errors["replica_id"]
+            assert click.ok
+            assert NOT_SAVED in world.ephemerals(world.ana)[-1]
+            assert listed.message is not None
+            assert NOT_SAVED in listed.message.text
+            # Who comes later is told the same, and workers try again: it is logged once.
+            await in_time(form.submit())
+            assert NOT_SAVED in form.errors["replica_id"]
+            [who] = who_is_logged(caplog)
+            assert who["pid"] == admin.pid
+            if world.on_postgres:
+                assert who["application"] == "psql"
+                assert who["since"].startswith("20")
+        await form.submit()
+        assert not form.is_open
+        await world.advance(minutes=5)
+        assert world.created_count() == 2
+        assert [len(world.replies(each)) for each in world.posts() if not each.thread_ts] == [1, 1]
+        async with asyncio.timeout(30):  # its end is noticed in real time
+            while outages(caplog)[-1] == BROKEN:
+                await world.bot.store.database.check()
+    assert outages(caplog) == [BROKEN, "the database works again"]
+
+
+@pytest.mark.parametrize("table", ["usage", "deliveries", "locks"])
+async def test_in_a_rush_each_form_is_answered_in_time_while_somebody_has_locked_a_table(
+    table: str, world_of_copies: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = world_of_copies
+    async with world.running_copies(MAX_OPEN_PER_USER="100") as copies:
+        requests = await forms(world, 2 * FORMS)
+        await world.settle()
+
+        async def send(request: bytes) -> str:
+            return (await in_time(world.at(copies[0], deliver(world.slack, request)))).body
+
+        with Admin(world.address, f"LOCK TABLE {table}") as admin:
+            first = [asyncio.ensure_future(send(each)) for each in requests[:FORMS]]  # noqa: TID251
+            await asyncio.wait(first, timeout=0.8)
+            answers = await asyncio.gather(*first, *map(send, requests[FORMS:]))
+            assert all(NOT_SAVED in answer for answer in answers)
+            assert {who["pid"] for who in who_is_logged(caplog)} == {admin.pid}
+
+
+async def test_who_has_locked_something_is_logged_once_although_other_works_are_committed(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with PostgresDatabase.open(postgres_url) as database:
+        for _ in range(2):
+            with Admin(postgres_url, "LOCK TABLE revisions"):
+                for _ in range(2):
+                    with pytest.raises(DatabaseUnavailable):
+                        await database.run(add)
+                    await database.run(lambda tx: tx.one(NOTHING))
+            # Its end is noticed by itself.
+            async with asyncio.timeout(30):
+                while outages(caplog)[-1] == BROKEN:
+                    await database.run(add)
+    assert outages(caplog) == [BROKEN, "the database works again"] * 2

@@ -1,0 +1,152 @@
+"""What forms show is in memory: nobody waits for the database to open one, or to type."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from bot.model import Snapshot, Verdict
+from bot.store import Store
+from bot.store.database import Database, Transaction, to_ms
+from bot.store.postgres.engine import PostgresDatabase
+from bot.timings import Timings
+from tests.databases import Address
+from tests.modes import on_both_engines, on_sqlite_alone
+from tests.store.test_store import LATER, NOW, TIMINGS
+from tests.world import REPLICA, World, offered_ids
+
+_MAX_S = 60
+VALUES = {"replica_id": REPLICA, "script": "Hello."}
+
+
+@contextlib.asynccontextmanager
+async def nothing_read(database: Database) -> AsyncIterator[None]:
+    """Have each connection of a database busy: who needs one waits until the end."""
+    begun, end = threading.Semaphore(0), threading.Event()
+
+    def work(_: Transaction) -> None:
+        begun.release()
+        end.wait(_MAX_S)
+
+    works = []
+    try:
+        for _ in range(len(database._links) if isinstance(database, PostgresDatabase) else 1):
+            works.append(asyncio.ensure_future(database.run(work, durable=False)))  # noqa: TID251
+            assert await asyncio.to_thread(begun.acquire, timeout=_MAX_S)
+        yield
+    finally:
+        end.set()
+        await asyncio.gather(*works, return_exceptions=True)
+
+
+@pytest.fixture
+def world(quiet_world: World) -> World:
+    quiet_world.pauses = {**quiet_world.pauses, "memory_interval": Timings().memory_interval}
+    return quiet_world
+
+
+@on_both_engines
+async def test_opening_a_form_and_typing_asks_the_database_for_nothing(world: World) -> None:
+    async with world.running_bot(MAX_PER_USER_PER_DAY="3") as bot:
+        await world.ana.command("/replica", f"add {REPLICA}")
+        await world.ana.command("/replica", f"default {REPLICA}")
+        await world.request_video(world.ana)
+        await world.advance(minutes=5)
+        async with nothing_read(bot.store.database):
+            form = await world.open_form(world.ana, "Hello.")
+            assert form.values["replica_id"] == REPLICA
+            assert "2 of your 3 requests a day are left until " in str(form.view.body)
+            assert "and usually about" in str(form.view.body)
+            for query, found in (("", [REPLICA]), ("ann", [REPLICA, "ann"]), ("no one", [])):
+                assert await offered_ids(form, query) == found
+            await form.close()
+            form = await world.open_form(world.ana, command="/replica")
+            assert "2 of your 3 requests a day are left until " in str(form.view.body)
+
+
+@on_both_engines
+async def test_what_changed_without_a_notification_is_offered_within_ten_seconds(
+    world: World,
+) -> None:
+    async with world.running_bot():
+        world.query("UPDATE revisions SET revision = revision + 1 WHERE name = 'replicas'")
+        world.query(
+            "INSERT INTO replicas (id, name, search_name, used_at, revision)"
+            " SELECT 'r-bob', 'Bob', 'bob', 0, revision FROM revisions WHERE name = 'replicas'"
+        )
+        world.query("INSERT INTO channel_defaults VALUES ('C1', 'r-bob')")
+        await world.advance(seconds=10)
+        assert await offered_ids(await world.open_form(world.ana), "bob") == ["r-bob", "bob"]
+
+
+@on_both_engines
+async def test_what_another_copy_counts_or_limits_holds_whatever_a_form_shows(world: World) -> None:
+    used = "UPDATE usage SET videos = :used, changed_at = :now WHERE who = :who"
+    async with world.running_bot(MAX_PER_USER_PER_DAY="9", MAX_PER_DAY="4") as bot:
+        form = await world.open_form(world.ana)
+        await form.submit(VALUES)
+        # What this process has stored is in the next form.
+        async with nothing_read(bot.store.database):
+            form = await world.open_form(world.ana)
+            assert "3 of your" not in str(form.view.body)
+            other = await world.open_form(world.ben)
+        now = to_ms(world.clock.now())
+        world.query(used, used=2, now=now, who="")
+        await other.submit(VALUES)
+        form = await world.open_form(world.ana)
+        assert "1 of your workspace's 4 requests a day is left until " in str(form.view.body)
+        world.query(used, used=4, now=now, who="")
+        await form.submit(VALUES)
+        assert "Your workspace has reached its limit of 4" in str(form.errors)
+        await form.close()
+        await world.advance(seconds=10)
+        form = await world.open_form(world.ana)
+        assert "None of your workspace's 4 requests a day are left until " in str(form.view.body)
+        world.query(used, used=0, now=now, who="")
+        world.query("INSERT INTO limit_changes VALUES ('MAX_PER_USER_PER_DAY', '1', 'U0', 1)")
+        world.query("UPDATE revisions SET revision = revision + 1 WHERE name = 'limits'")
+        await form.submit(VALUES)
+        assert "You've reached your limit of 1" in str(form.errors)
+
+
+@on_sqlite_alone
+async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(
+    world: World,
+) -> None:
+    async with world.running_bot() as bot:
+        await world.ana.command("/replica", f"add {REPLICA}")
+        await world.settle()
+        moved = world.database.rename(world.database.with_name("moved.db"))
+        await world.advance(seconds=30)
+        form = await world.open_form(world.ana, "Hello.")
+        assert await offered_ids(form, "ann") == [REPLICA, "ann"]
+        await form.submit(VALUES)
+        assert "This couldn't be saved. Please try again" in str(form.errors)
+        moved.rename(world.database)
+        await bot.store.database.check()
+        await form.submit()
+        assert not form.is_open
+
+
+@on_both_engines
+async def test_what_a_process_changes_is_in_its_memory_before_it_goes_on(address: Address) -> None:
+    async with Store.open(address, TIMINGS) as store:
+        replicas = store.replicas
+        for replica_id, at in (("r-2", NOW), ("r-1", NOW + timedelta(seconds=1))):
+            facts = {"replica_name": replica_id.upper()}
+            snapshot = Snapshot(replica_id, "completed", Verdict.SUCCEEDED, "", facts)
+            await replicas.learn(snapshot, at)
+            assert replicas.names([replica_id, "r-3"]) == {replica_id: replica_id.upper()}
+        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-1", "r-2"]
+        await replicas.use("r-2", LATER)
+        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-2", "r-1"]
+        await replicas.set_default("C1", "r-1")
+        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-1", "r-2"]
+        await replicas.forget("r-1")
+        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-2"]
+        listed = Snapshot("r-4", "completed", Verdict.SUCCEEDED, "", {})
+        await replicas.learn_listed([listed], LATER, complete=False)
+        assert replicas.get("r-4") is not None

@@ -1,0 +1,350 @@
+"""Tables: the schema file, then migrations; and which databases are refused, on both engines."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+
+from bot.clock import SystemClock
+from bot.ops.doctor_database import check_database
+from bot.store import DatabaseError, DatabaseUnavailable
+from bot.store.backup import back_up
+from bot.store.engines import migrate, pending_migrations
+from bot.store.migrate import MIGRATIONS
+from bot.store.postgres.engine import migrate as migrate_postgres
+from tests.databases import STEPS
+from tests.ops.test_command_line import bot
+from tests.postgres import empty_database_url
+
+_STARTS: Final = 4
+_NEWER_COLUMN: Final = "ALTER TABLE jobs ADD COLUMN newer TEXT NOT NULL DEFAULT 'new'"
+# As all versions made them before there was a schema file; the first of them without checksums.
+_OLD: Final = (
+    "CREATE TABLE migrations (name TEXT PRIMARY KEY, checksum TEXT);"
+    "CREATE TABLE jobs (id TEXT PRIMARY KEY);"
+    "INSERT INTO jobs VALUES ('j1'); INSERT INTO migrations VALUES ('0001_jobs', 'old');"
+)
+_OLDEST: Final = _OLD.replace(", checksum TEXT", "").replace(", 'old'", "")
+_REFUSED: Final = "was made by a version that was never released"
+
+
+@pytest.fixture
+def empty_url() -> Iterator[str]:
+    """Return the URL of a database without tables."""
+    with empty_database_url() as url:
+        yield url
+
+
+@pytest.fixture(params=["SQLite", "PostgreSQL"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Return the address of an empty database of each engine."""
+    if request.param == "SQLite":
+        return tmp_path / "bot.db"
+    url: str = request.getfixturevalue("empty_url")
+    return url
+
+
+def run(address: Path | str, sql: str) -> list[tuple[object, ...]]:
+    """Run statements; return the rows of one that is alone."""
+    if isinstance(address, Path):
+        with contextlib.closing(sqlite3.connect(address)) as db:
+            if ";" not in sql.rstrip(";"):
+                with db:
+                    return db.execute(sql).fetchall()
+            db.executescript(sql)
+            return []
+    limits = "-c lock_timeout=5000"
+    with psycopg.connect(address, autocommit=True, options=limits) as connection:
+        cursor = connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+@contextlib.contextmanager
+def migrations(folder: Path, **files: str) -> Iterator[None]:
+    """Have these migrations, by their names, and no other ones."""
+    for engine in ("sqlite", "postgres"):
+        (folder / engine).mkdir(parents=True, exist_ok=True)
+        for name, sql in files.items():
+            (folder / engine / f"{name.strip('_')}.sql").write_text(sql)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("bot.store.migrate.MIGRATIONS", folder)
+        yield
+
+
+@contextlib.contextmanager
+def next_migrations(folder: Path, **files: str) -> Iterator[None]:
+    """Have these migrations after those that there are."""
+    shutil.copytree(MIGRATIONS, folder)
+    with migrations(folder, **files):
+        yield
+
+
+async def test_a_database_gets_the_schema_then_each_migration_once(
+    address: Path | str, tmp_path: Path
+) -> None:
+    with migrations(tmp_path / "none"):
+        assert pending_migrations(address) == ["schema"]
+        assert await migrate(address) == ["schema"]
+    job = "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state)"
+    run(address, f"{job} VALUES ('j1', 'r1', 'video', '{{}}', 'U1', 'C1', 1, 'queued')")
+    index = "CREATE INDEX jobs_newer ON jobs (newer)"
+    with migrations(tmp_path / "two", _0001_newer=_NEWER_COLUMN, _0002_index=index):
+        assert pending_migrations(address) == ["0001_newer", "0002_index"]
+        assert await migrate(address) == ["0001_newer", "0002_index"]
+        assert pending_migrations(address) == await migrate(address) == []
+    assert run(address, "SELECT id, newer FROM jobs") == [("j1", "new")]
+
+
+async def test_a_migration_that_fails_in_its_middle_leaves_nothing_behind(
+    address: Path | str, tmp_path: Path
+) -> None:
+    await migrate(address)
+    wrong = f"{_NEWER_COLUMN}; DROP TABLE nowhere"
+    with next_migrations(tmp_path / "wrong", _9999_newer=wrong), pytest.raises(DatabaseError):
+        await migrate(address)
+    with next_migrations(tmp_path / "right", _9999_newer=_NEWER_COLUMN):
+        assert await migrate(address) == ["9999_newer"]
+
+
+async def test_a_database_whose_schema_or_migration_was_edited_since_is_refused(
+    address: Path | str, tmp_path: Path
+) -> None:
+    with migrations(tmp_path / "before", _0001_newer=_NEWER_COLUMN):
+        await migrate(address)
+    with (
+        migrations(tmp_path / "edited", _0001_newer=_NEWER_COLUMN.replace("new'", "old'")),
+        pytest.raises(DatabaseError, match=_REFUSED),
+    ):
+        await migrate(address)
+    with (
+        migrations(tmp_path / "renumbered", _0002_newer=_NEWER_COLUMN),
+        pytest.raises(DatabaseError, match=_REFUSED),
+    ):
+        await migrate(address)
+    run(address, "UPDATE migrations SET checksum = 'edited' WHERE name = 'schema'")
+    with (
+        migrations(tmp_path / "before", _0001_newer=_NEWER_COLUMN),
+        pytest.raises(DatabaseError, match=_REFUSED),
+    ):
+        await migrate(address)
+
+
+async def test_a_version_goes_on_with_what_a_newer_one_adds_and_refuses_what_it_takes_away(
+    address: Path | str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with next_migrations(tmp_path / "newer", _9998_newer=_NEWER_COLUMN):
+        await migrate(address)
+    assert await migrate(address) == []
+    [warned] = [record for record in caplog.records if "newer" in record.getMessage()]
+    assert vars(warned)["migration"] == "9998_newer"
+    gone = "ALTER TABLE jobs DROP COLUMN newer"
+    with migrations(tmp_path / "newer", _9999_less_contract=gone):
+        await migrate(address)
+    with pytest.raises(DatabaseError, match=r"newer version \(it has 9999_less_contract\): "):
+        await migrate(address)
+
+
+# ── A database from before there was a schema file ────────────────────────────────────────────
+
+
+def files_in(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return each file of a folder: when it was changed, and what is in it."""
+    return {each.name: (each.stat().st_mtime_ns, each.read_bytes()) for each in folder.iterdir()}
+
+
+def left_by_a_killed_bot(path: Path, sql: str) -> None:
+    """Make a database whose process is killed: all or most of it is in the log."""
+    code = (
+        "import os, signal, sqlite3, sys\n"
+        "db = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "db.execute('PRAGMA journal_mode = WAL')\n"
+        "db.executescript(sys.argv[2])\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, path, sql], check=False)
+    assert ended.returncode == -signal.SIGKILL
+
+
+def with_all_in_one_file(path: Path) -> None:
+    run(path, f"PRAGMA journal_mode = WAL; {_OLD}")
+
+
+def with_its_first_tables(path: Path) -> None:
+    run(path, _OLDEST)
+
+
+def killed_before_a_checkpoint(path: Path) -> None:
+    left_by_a_killed_bot(path, _OLD)
+
+
+def killed_after_a_checkpoint(path: Path) -> None:
+    left_by_a_killed_bot(path, _OLD.replace("INSERT", "PRAGMA wal_checkpoint; INSERT", 1))
+
+
+def copied_with_its_log(path: Path) -> None:
+    left_by_a_killed_bot(path, _OLD)
+    path.with_name(f"{path.name}-shm").unlink()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        with_all_in_one_file,
+        with_its_first_tables,
+        killed_before_a_checkpoint,
+        killed_after_a_checkpoint,
+        copied_with_its_log,
+    ],
+    ids=lambda make: make.__name__,
+)
+async def test_a_file_from_before_is_refused_and_nothing_is_written(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    make(path)
+    before = files_in(path.parent)
+    with pytest.raises(DatabaseError, match=_REFUSED) as refused:
+        await migrate(path)
+    assert f"with an empty one, move the file away (and {path.name}-wal" in str(refused.value)
+    assert files_in(path.parent) == before
+    with pytest.raises(DatabaseError, match=_REFUSED):
+        pending_migrations(path)
+    with pytest.raises(DatabaseError, match=_REFUSED):
+        back_up(path, path.parent / "backup.db", SystemClock().now(), replace=False)
+    assert files_in(path.parent) == before
+    [found] = check_database(path, SystemClock())
+    assert (found.state, _REFUSED in found.message) == ("error", True)
+    assert files_in(path.parent) == before
+
+
+async def test_a_server_database_from_before_is_refused_and_only_read(empty_url: str) -> None:
+    run(empty_url, _OLD)
+    role = f"looker{os.getpid()}"
+    run(empty_url, f"CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    run(empty_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    try:
+        # It may change nothing, and lock nothing.
+        allowed = empty_url.replace("postgres@", f"{role}@")
+        for use in (migrate_postgres, pending_migrations):
+            with pytest.raises(DatabaseError, match=f"{_REFUSED}.* create another database"):
+                use(allowed)
+    finally:
+        run(empty_url, f"DROP OWNED BY {role}; DROP ROLE {role}")
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+    assert run(empty_url, tables) == [("jobs",), ("migrations",)]
+
+
+# ── What only a server has ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "CREATE TABLE replicas (number INTEGER)",
+        "CREATE TABLE migrations (number INTEGER, migration TEXT)",
+    ],
+)
+def test_a_database_of_another_program_is_left_as_it_is(empty_url: str, table: str) -> None:
+    run(empty_url, table)
+    belongs = rf"belongs to another program: it has a table {table.split()[2]} that"
+    for use in (migrate_postgres, pending_migrations):
+        with pytest.raises(DatabaseError, match=belongs):
+            use(empty_url)
+    assert len(run(empty_url, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'")) == 1
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(empty_url: str) -> None:
+    name = f"latin{os.getpid()}"
+    run(empty_url, f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    before, _, after = empty_url.partition("?")
+    url = f"{before.rpartition('/')[0]}/{name}?{after}"
+    try:
+        for use in (migrate_postgres, pending_migrations):
+            with pytest.raises(
+                DatabaseError, match=r"encoding is LATIN1.*create one with ENCODING"
+            ):
+                use(url)
+        assert run(url, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
+    finally:
+        run(empty_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_several_that_start_at_once_apply_each_step_once(empty_url: str, tmp_path: Path) -> None:
+    at_once = threading.Barrier(_STARTS)
+
+    def start(_: int) -> list[str]:
+        at_once.wait()
+        return migrate_postgres(empty_url)
+
+    with (
+        migrations(tmp_path, _0001_newer=_NEWER_COLUMN),
+        ThreadPoolExecutor(_STARTS) as starts,
+    ):
+        applied = [name for names in starts.map(start, range(_STARTS)) for name in names]
+    assert applied.count("schema") == applied.count("0001_newer") == 1
+    assert len(applied) == 2
+
+
+def test_a_migration_that_is_cut_off_changes_nothing_and_is_applied_by_the_next_start(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    sql = _NEWER_COLUMN + "; SELECT pg_sleep(CASE WHEN {} THEN 60 END);"
+    has_column = "SELECT 1 FROM information_schema.columns WHERE column_name = 'newer'"
+    cut = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    )
+    with (
+        next_migrations(tmp_path / "cut", _9999_newer=sql.format("true")),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        start = thread.submit(migrate_postgres, postgres_url)
+        while not run(postgres_url, cut):
+            assert not start.done(), start.result()
+        with pytest.raises(DatabaseError):
+            start.result()
+    assert run(postgres_url, has_column) == []
+    with next_migrations(tmp_path / "whole", _9999_newer=sql.format("false")):
+        assert migrate_postgres(postgres_url) == ["9999_newer"]
+    assert run(postgres_url, has_column)
+
+
+def test_a_migration_gives_way_to_those_who_use_the_tables(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.store.postgres.engine._MIGRATION_LOCK_TIMEOUT_MS", 100)
+    with (
+        next_migrations(tmp_path / "next", _9999_newer=_NEWER_COLUMN),
+        psycopg.connect(postgres_url) as reader,
+    ):
+        reader.execute("SELECT count(*) FROM jobs")  # and its transaction stays open
+        # The start tries again later; nobody waits behind it meanwhile.
+        with pytest.raises(DatabaseUnavailable, match="open for long, and end it"):
+            migrate_postgres(postgres_url)
+        assert run(postgres_url, "SELECT count(*) FROM jobs") == [(0,)]
+        reader.rollback()
+        assert migrate_postgres(postgres_url) == ["9999_newer"]
+
+
+async def test_migrate_says_the_same_as_on_sqlite(empty_url: str, tmp_path: Path) -> None:
+    environ = {"DATABASE_URL": empty_url.replace("postgresql://", "postgres://")}
+    check = await bot("migrate", "--check", environ=environ, folder=tmp_path)
+    steps = ", ".join(STEPS)
+    assert (check.code, check.out) == (1, f"pending: {steps}\n")
+    assert "Start the bot, or run python -m bot migrate." in check.err
+    done = await bot("migrate", environ=environ, folder=tmp_path)
+    assert (done.code, done.out, done.err) == (0, f"applied: {steps}\n", "")
+    for arguments in (("migrate",), ("migrate", "--check")):
+        again = await bot(*arguments, environ=environ, folder=tmp_path)
+        assert (again.code, again.out, again.err) == (0, "the database is up to date\n", "")

@@ -1,0 +1,199 @@
+"""What a statement reads does not grow with what it does not need."""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.model import Request
+from bot.store import Store
+from bot.store.attempts import _IS_FREE, _OTHER_NAMED_BY_CALLBACK
+from bot.store.audit import _LAST_LIMIT_CHANGES
+from bot.store.database import Database, Query, Transaction, Value
+from bot.store.deliveries import _ASKING, _FIRST, _LISTED
+from bot.store.history import _RECENT
+from bot.store.jobs import _FORM, _OF_HOME
+from bot.store.sqlite import SQLiteDatabase, migrate
+from bot.store.usage import _EACH, _GIVE_BACK, _OF_MONTH, _USED
+from tests.store.test_store import NOW, TIMINGS
+
+_PERIODS: dict[str, Value] = {"user": "U1", "day": "2026-11-24", "month": "2026-11"}
+_FORM_VALUES: dict[str, Value] = {
+    "key": "another",
+    "retry_of": "none",
+    "fingerprint": "1",
+    "since": 0,
+    "seen_in": "C1",
+    "sees_all": 0,
+    "open_per_user": 20,
+    **_PERIODS,
+}
+
+
+def add_jobs(db: sqlite3.Connection, count: int, state: str = "running") -> None:
+    """Add jobs, each of a person of its own, with a card whose edit is due."""
+    known = db.execute("SELECT count(*) FROM jobs").fetchone()[0]
+    for number in range(known, known + count):
+        db.execute(
+            "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state)"
+            " VALUES (:n, :n, 'video', '{}', :n, 'C1', 1, :state)",
+            {"n": f"job-{number}", "state": state},
+        )
+        db.execute(
+            "INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, remote_id)"
+            " VALUES (:n, 'U1', 'video', :n, 1, :n)",
+            {"n": f"job-{number}"},
+        )
+        db.execute(
+            "INSERT INTO usage VALUES (:n, '2026-11-24', 1, 1, 1, 1), (:n, '2026-10', 1, 1, 1, 1)",
+            {"n": f"job-{number}"},
+        )
+        db.execute(
+            "INSERT INTO deliveries (job_id, role, state, channel, due_at, version)"
+            " VALUES (?, 'card', 'posted', 'C1', ?, 2)",
+            (f"job-{number}", number),
+        )
+        db.execute("INSERT INTO audit (at, action, detail) VALUES (?, 'found', 'v1')", [number])
+    db.commit()
+
+
+def cost(db: sqlite3.Connection, query: Query, values: Mapping[str, Value]) -> int:
+    """Return how many instructions SQLite runs for a statement, in hundreds."""
+    hundreds = 0
+
+    def count() -> int:
+        nonlocal hundreds
+        hundreds += 1
+        return 0
+
+    db.set_progress_handler(count, 100)
+    db.execute(query.sqlite, dict(values)).fetchall()
+    db.rollback()
+    return hundreds
+
+
+async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_it(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    cases: list[tuple[Query, Mapping[str, Value]]] = [
+        (_IS_FREE, {"kind": "video", "remote_id": "job-7", "attempt_id": 1}),
+        (_OTHER_NAMED_BY_CALLBACK, {"kind": "video", "remote_id": "job-7", "id": 1}),
+        (_FIRST, {"held": "[]", "window": 128}),
+        (_ASKING, {"job_id": "job-7"}),
+        (_LISTED, {"ids": "[7]"}),
+        (_FORM, _FORM_VALUES),
+        (_USED, _PERIODS),
+        (_GIVE_BACK, {"videos": 1, "spoken_ms": 1, "trainings": 0, "now": 1, **_PERIODS}),
+        (_OF_MONTH, {"month": "2026-11"}),
+        (_LAST_LIMIT_CHANGES, {"limit": 5}),
+    ]
+    for query, values in cases:
+        with subtests.test(query=query, values=values):
+            path = tmp_path / "bot.db"
+            await migrate(path)
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                add_jobs(db, 100)
+                few = cost(db, query, values)
+                add_jobs(db, 1900)
+                assert cost(db, query, values) <= few * 1.2 + 1
+
+
+async def test_a_form_and_home_cost_the_same_for_a_person_with_many_ended_jobs(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    cases: list[tuple[Query, Mapping[str, Value]]] = [
+        (_FORM, _FORM_VALUES),
+        (_OF_HOME, {"user": "U1", "limit": 11, "skip": 0}),
+    ]
+    for query, values in cases:
+        with subtests.test(query=query):
+            path = tmp_path / "bot.db"
+            await migrate(path)
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                add_jobs(db, 100)
+                db.execute("UPDATE jobs SET ended_at = 1, state = 'succeeded', user_id = 'U1'")
+                few = cost(db, query, values)
+                add_jobs(db, 1900)
+                db.execute("UPDATE jobs SET ended_at = 1, state = 'succeeded', user_id = 'U1'")
+                assert cost(db, query, values) <= few * 1.2 + 1
+
+
+class _Counted:
+    """A transaction that counts how often each statement runs."""
+
+    def __init__(self, tx: Transaction, counts: Counter[Query]) -> None:
+        self._tx = tx
+        self._counts = counts
+        self.notify = tx.notify
+        self.once = tx.once
+        self.lock = tx.lock
+
+    def all(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - whatever the table has
+        self._counts[query] += 1
+        return self._tx.all(query, **values)
+
+    def one(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - likewise
+        rows = self.all(query, **values)
+        return rows[0] if rows else None
+
+
+class _Counting:
+    """A database that counts how often each statement runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.counts = Counter[Query]()
+        self.runs = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the database has
+        return getattr(self._database, name)
+
+    async def run(self, work: Any, **options: bool) -> Any:  # noqa: ANN401 - likewise
+        self.runs += 1
+        return await self._database.run(lambda tx: work(_Counted(tx, self.counts)), **options)
+
+
+async def test_a_form_costs_the_same_however_many_requests_wait(tmp_path: Path) -> None:
+    await migrate(tmp_path / "bot.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as db:
+        add_jobs(db, 100, "queued")
+        few = cost(db, _FORM, _FORM_VALUES)
+        add_jobs(db, 3900, "queued")
+        assert cost(db, _FORM, _FORM_VALUES) <= few * 1.2 + 1
+
+
+async def test_an_ordinary_form_is_one_transaction_of_at_most_five_statements(
+    tmp_path: Path,
+) -> None:
+    async with SQLiteDatabase.open(
+        tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
+    ) as database:
+        counting = _Counting(database)
+        jobs = Store(counting, TIMINGS).jobs
+        ran = []
+        for number in range(3):
+            counting.counts.clear()
+            counting.runs = 0
+            request = Request(f"V{number}", "video", {"script": "Hi"}, f"U{number}", "C1")
+            assert (await jobs.submit(replace(request, fingerprint=str(number)), NOW)).new
+            ran.append((counting.runs, counting.counts.total()))
+    # The first one reads the limits, and how long videos take.
+    assert ran == [(1, 8), (1, 4), (1, 4)]
+
+
+async def test_forms_that_are_stored_together_read_what_they_share_once(tmp_path: Path) -> None:
+    async with SQLiteDatabase.open(
+        tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
+    ) as database:
+        counting = _Counting(database)
+        store = Store(counting, TIMINGS)
+        requests = (Request(f"V{n}", "video", {"script": "Hi"}, "U1", "C1") for n in range(20))
+        await asyncio.gather(*(store.jobs.submit(each, NOW) for each in requests))
+    # The first one may be stored before the others have come.
+    assert all(1 <= counting.counts[query] <= 2 for query in (_EACH, _RECENT))

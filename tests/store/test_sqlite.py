@@ -1,0 +1,230 @@
+"""The SQLite engine: what it is made of, and what happens when a part of it ends."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import aiosqlite
+import pytest
+
+from bot.app import running
+from bot.settings import Settings
+from bot.store import DatabaseError, DatabaseInUse, DatabaseUnavailable, Store
+from bot.store.database import Query, Transaction
+from bot.store.sqlite import Connection, SQLiteDatabase
+from bot.tasks import PartFailed
+from bot.timings import Timings
+from tests.store.test_store import NOW, claim, submit
+from tests.world import World
+
+TIMINGS = Timings()
+COUNT = Query("SELECT count(*) AS number FROM jobs")
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[SQLiteDatabase]:
+    async with SQLiteDatabase.open(tmp_path / "bot.db", TIMINGS.lock_timeout) as database:
+        yield database
+
+
+def count(tx: Transaction) -> int:
+    row = tx.one(COUNT)
+    assert row is not None
+    return int(row["number"])
+
+
+# ── SQL ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_query_is_rendered_for_sqlite_once(subtests: pytest.Subtests) -> None:
+    for text, sqlite, lists in [
+        ("SELECT 1", "SELECT 1", set()),
+        ("SELECT a FROM t WHERE id = :id FOR UPDATE", "SELECT a FROM t WHERE id = :id ", set()),
+        ("SELECT a FROM t LIMIT :n FOR UPDATE SKIP LOCKED", "SELECT a FROM t LIMIT :n ", set()),
+        ("SELECT a FROM t, u FOR UPDATE OF t, u SKIP LOCKED", "SELECT a FROM t, u ", set()),
+        (
+            "SELECT a FROM t WHERE id IN (EACH :ids) AND b NOT IN (EACH :others)",
+            (
+                "SELECT a FROM t WHERE id IN (SELECT value FROM json_each(:ids))"
+                " AND b NOT IN (SELECT value FROM json_each(:others))"
+            ),
+            {"ids", "others"},
+        ),
+    ]:
+        with subtests.test(text=text, sqlite=sqlite, lists=lists):
+            query = Query(text)
+            assert query.sqlite == sqlite
+            assert query.sqlite is query.sqlite
+            assert query.lists == lists
+
+
+# ── aiosqlite's connection, and our method of it ──────────────────────────────────────────────
+
+
+async def test_a_function_runs_in_the_connections_own_thread_in_order() -> None:
+    assert version("aiosqlite").startswith("0.22."), "Connection.run uses what is not public"
+    seen: list[int] = []
+
+    def insert(db: sqlite3.Connection) -> int:
+        seen.append(threading.get_ident())
+        db.execute("INSERT INTO t VALUES (2)")
+        number: int = db.execute("SELECT count(*) FROM t").fetchone()[0]
+        return number
+
+    async with Connection(lambda: sqlite3.connect(":memory:"), iter_chunk_size=64) as connection:
+        assert isinstance(connection, Connection)
+        await connection.execute("CREATE TABLE t (a)")
+        first = asyncio.ensure_future(connection.execute("INSERT INTO t VALUES (1)"))  # noqa: TID251 - awaited
+        assert await connection.run(insert) == 2 or not first.done()
+        await first
+        assert seen == [connection._thread.ident]
+        assert seen != [threading.get_ident()]
+
+
+async def test_an_exception_of_a_function_reaches_its_caller_and_the_connection_still_works() -> (
+    None
+):
+    def fails(_: sqlite3.Connection) -> None:
+        raise ZeroDivisionError
+
+    async with Connection(lambda: sqlite3.connect(":memory:"), iter_chunk_size=64) as connection:
+        assert isinstance(connection, Connection)
+        with pytest.raises(ZeroDivisionError):
+            await connection.run(fails)
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            await connection.run(lambda db: db.execute("SELECT * FROM missing"))
+        assert await connection.run(lambda db: db.execute("SELECT 1").fetchone()) == (1,)
+
+
+async def test_a_database_that_cannot_be_opened_leaves_no_thread_that_reports_to_the_loop() -> None:
+    def fails() -> sqlite3.Connection:
+        raise sqlite3.OperationalError("database is locked")
+
+    for _ in range(200):
+        connection = Connection(fails, iter_chunk_size=64)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            await connection.open()
+        assert not connection._thread.is_alive()
+
+
+async def test_many_waiting_works_take_one_hop_and_one_transaction(
+    database: SQLiteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hops = 0
+    execute = aiosqlite.Connection._execute
+
+    async def counted(self: aiosqlite.Connection, *args: object, **kwargs: object) -> object:
+        nonlocal hops
+        hops += 1
+        return await execute(self, *args, **kwargs)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(aiosqlite.Connection, "_execute", counted)
+    statements: list[str] = []
+    await database._connection.set_trace_callback(statements.append)
+    hops = 0
+    assert await asyncio.gather(*(database.run(count) for _ in range(64))) == [0] * 64
+    assert hops == 1
+    assert statements.count("BEGIN IMMEDIATE") == statements.count("COMMIT") == 1
+
+
+# ── The end of the task that commits ──────────────────────────────────────────────────────────
+
+
+async def test_a_caller_gets_an_error_when_the_committer_ends(
+    database: SQLiteDatabase,
+) -> None:
+    def cancels_the_committer(_: Transaction) -> int:
+        raise asyncio.CancelledError
+
+    watching = asyncio.create_task(database.watch())  # noqa: TID251 - awaited below
+    asked = [asyncio.create_task(database.run(count)) for _ in range(200)]  # noqa: TID251 - likewise
+    asked.append(asyncio.create_task(database.run(cancels_the_committer)))  # noqa: TID251 - likewise
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(results[-1], DatabaseUnavailable)
+        assert all(each == 0 or isinstance(each, DatabaseUnavailable) for each in results)
+        with pytest.raises(DatabaseUnavailable, match=r"ended unexpectedly\. Restart the bot"):
+            await watching
+        with pytest.raises(DatabaseUnavailable):
+            await database.run(count)
+        with pytest.raises(DatabaseUnavailable):
+            await database.check()
+
+
+async def test_no_caller_waits_forever_for_a_cancelled_committer(database: SQLiteDatabase) -> None:
+    asked = asyncio.create_task(database.run(count))  # noqa: TID251 - awaited below
+    await asyncio.sleep(0)
+    database._committer.cancel()
+    async with asyncio.timeout(30):
+        with pytest.raises(DatabaseUnavailable):
+            await asked
+        with pytest.raises(DatabaseUnavailable):
+            await database.watch()
+
+
+async def test_a_write_that_must_be_stored_ends_once_the_database_is_closed(tmp_path: Path) -> None:
+    timings = replace(TIMINGS, retry_interval=timedelta(milliseconds=1))
+    async with Store.open(tmp_path / "bot.db", timings) as store:
+        await submit(store)
+        job = await claim(store)
+        assert isinstance(store.database, SQLiteDatabase)
+        store.database._committer.cancel()
+        finishing = asyncio.create_task(store.jobs.finish(job, NOW))  # noqa: TID251 - awaited below
+        with pytest.raises(DatabaseUnavailable):
+            await store.database.watch()
+    async with asyncio.timeout(30):
+        with pytest.raises(DatabaseError, match="closed"):
+            await finishing
+
+
+async def test_a_database_whose_user_is_cancelled_again_and_again_is_closed_after_its_last_commit(
+    tmp_path: Path,
+) -> None:
+    path, begun, may_end = tmp_path / "bot.db", asyncio.Event(), threading.Event()
+    loop, asked = asyncio.get_running_loop(), list[asyncio.Task[int]]()
+
+    def is_slow(_: Transaction) -> int:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(30)
+        return 0
+
+    async def use() -> None:
+        async with SQLiteDatabase.open(path, TIMINGS.lock_timeout) as database:
+            asked.append(asyncio.create_task(database.run(is_slow)))  # noqa: TID251 - awaited below
+            await begun.wait()
+            asked.append(asyncio.create_task(database.run(count)))  # noqa: TID251 - likewise
+            await asyncio.Event().wait()
+
+    using = asyncio.create_task(use())  # noqa: TID251 - awaited below
+    await begun.wait()
+    for _ in range(3):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        using.cancel()
+    with pytest.raises(DatabaseInUse):
+        async with SQLiteDatabase.open(path, timedelta(0)):
+            pass
+    may_end.set()
+
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await using
+        assert await asyncio.gather(*asked) == [0, 0]
+    async with SQLiteDatabase.open(path, timedelta(0)) as database:
+        assert await database.run(count) == 0
+
+
+async def test_the_bot_ends_with_the_reason_when_its_committer_ends(quiet_world: World) -> None:
+    settings = Settings.read(quiet_world.environment("0"))
+    async with asyncio.timeout(30):
+        async with running(settings, clock=quiet_world.clock, timings=TIMINGS) as bot:
+            assert isinstance(bot.store.database, SQLiteDatabase)
+            bot.store.database._committer.cancel()
+            with pytest.raises((PartFailed, DatabaseError), match="ended unexpectedly"):
+                await bot.run_until(asyncio.Event())

@@ -1,0 +1,254 @@
+"""What is counted: in the day in which it was asked for, and given back there, once."""
+
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from bot.store.engines import migrate
+from bot.store.migrate import MIGRATIONS, steps
+from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import CallbackPlan
+from sandbox.slack_objects import Message
+from tests.databases import Address, query
+from tests.engine.test_unconfirmed import AGAIN
+from tests.journeys.test_limits import BUSY, refused
+from tests.modes import on_both_engines
+from tests.postgres import empty_database_url
+from tests.store.test_migrations import migrations
+from tests.usage import usage_differences, usage_differences_in
+from tests.world import World
+
+REFUSAL = CannedResponse(400, {"message": "no"})
+TODAY, TOMORROW, MONTH = "2026-03-02", "2026-03-03", "2026-03"
+
+
+def used(world: World, who: str = "") -> dict[str, int]:
+    """Return how much is counted of a person, or of all, by day and month."""
+    assert usage_differences_in(world.address) == []
+    rows = world.query("SELECT period, videos + trainings AS n FROM usage WHERE who = :w", w=who)
+    return {row["period"]: row["n"] for row in rows if row["n"]}
+
+
+async def lost(world: World) -> Message:
+    """Return the card of a video that was made by a create call whose answer was lost."""
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
+    return card
+
+
+async def calls_back(world: World) -> None:
+    """Have the service say what the first create call has made."""
+    await world.service.call_back(next(iter(world.service.videos)))
+    await world.settle()
+
+
+@on_both_engines
+async def test_what_was_counted_yesterday_and_is_refused_today_is_given_back_yesterday(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.faults.always("create_video", BUSY)
+    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
+        await world.request_video(world.ana)
+        await world.request_video(world.ben)
+        await world.advance(hours=1)
+        world.clock.set(world.clock.now() + timedelta(hours=15))
+        await world.settle()
+        assert used(world) == {TODAY: 2, MONTH: 2}
+        world.service.faults.clear()
+        world.service.faults.next("create_video", REFUSAL)
+        world.clock.set(world.clock.now() + timedelta(hours=1))
+        await world.settle()
+        await world.advance(minutes=10)
+        ended = [each for each in (world.ana, world.ben) if not used(world, each.user.id)]
+        assert len(ended) == 1, "the one that was refused"
+        assert used(world) == {TODAY: 1, MONTH: 1}
+        await world.request_video(ended[0])
+        assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
+        await refused(world, ended[0])
+        assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
+
+
+@on_both_engines
+async def test_create_again_counts_again_and_is_given_back_alone(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        card = await lost(world)
+        world.clock.set(world.clock.now() + timedelta(hours=16))
+        await world.settle()
+        assert used(world) == {TODAY: 1, MONTH: 1}
+        world.service.faults.next("create_video", REFUSAL)
+        await world.ana.click(world.question(card), AGAIN)
+        await world.settle()
+        assert world.replies(card)
+        assert used(world) == {TODAY: 1, MONTH: 1}, "the first call may have cost money"
+        assert used(world, world.ana.user.id) == {TODAY: 1, MONTH: 1}
+
+
+@on_both_engines
+async def test_what_an_earlier_call_has_made_gives_back_the_count_of_the_next(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        card = await lost(world)
+        world.service.faults.always("create_video", BUSY)
+        world.clock.set(world.clock.now() + timedelta(hours=16))
+        await world.settle()
+        await world.ana.click(world.question(card), AGAIN)
+        await world.settle()
+        assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
+        await calls_back(world)
+        await world.advance(minutes=20)
+        assert "is ready" in world.replies(card)[-1].text
+        assert used(world) == {TODAY: 1, MONTH: 1}
+
+
+@pytest.mark.parametrize("answer", [429, 400])
+async def test_a_call_that_made_something_counts_although_its_answer_said_that_it_had_not(
+    quiet_world: World, answer: int
+) -> None:
+    world = quiet_world
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", CannedResponse(answer, {"message": "no"}, done=True))
+    world.service.faults.always("create_video", BUSY)
+    async with world.running_bot():
+        await world.request_video(world.ana)
+        assert used(world) == ({} if answer == 400 else {TODAY: 1, MONTH: 1})
+        await calls_back(world)
+        await world.advance(minutes=20)
+        assert used(world) == {TODAY: 1, MONTH: 1}
+
+
+@on_both_engines
+async def test_a_request_that_may_have_cost_money_keeps_counting_whoever_ends_it(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        cancelled = await lost(world)
+        await world.ana.click(world.question(cancelled), "Cancel request")
+        await lost(world)
+        stopped = await world.request_video(world.ana)
+        await world.advance(seconds=30)
+        await world.ana.click(world.now(stopped), "Stop following")
+        for _ in range(3):  # nobody answers the question, which is asked again
+            world.clock.set(world.clock.now() + timedelta(days=4))
+            await world.settle()
+        await world.advance(minutes=2)
+        assert {row["state"] for row in world.query("SELECT state FROM jobs")} == {"failed"}
+        assert used(world) == {MONTH: 3}, "days are forgotten"
+
+
+async def test_what_was_never_sent_is_given_back(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.faults.always("create_video", BUSY)
+    async with world.running_bot():
+        await world.request_video(world.ana, {"script": "Words " * 300})
+        assert used(world) == {TODAY: 1, MONTH: 1}
+        world.clock.set(world.clock.now() + timedelta(days=2))
+        await world.settle()
+        await world.advance(minutes=2)
+        assert used(world) == {}
+        assert world.query("SELECT DISTINCT spoken_ms FROM usage") == [{"spoken_ms": 0}]
+
+
+async def test_a_kind_that_is_no_training_counts_as_a_video(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await world.request_replica(world.ana)
+        await world.request_video(world.ana)
+    rows = world.query("SELECT DISTINCT videos, trainings FROM usage")
+    assert rows == [{"videos": 1, "trainings": 1}]
+
+
+def test_differences_are_found() -> None:
+    def row(who: str, period: str, videos: int) -> dict[str, Any]:
+        return {"who": who, "period": period, "videos": videos, "trainings": 0, "spoken_ms": 0}
+
+    jobs = [{"user_id": "U1", "kind": "video", "state": "queued"}]
+    right = [row(who, period, 1) for who in ("U1", "") for period in (TODAY, MONTH)]
+    assert usage_differences(jobs, [], right) == []
+    assert usage_differences(jobs, [], right[1:]) == ["all in 2026-03-02"]
+    assert "U1: 1 videos counted, 0 there" in usage_differences([], [], right)
+    assert "U1: 0 videos counted, 1 there" in usage_differences(jobs, [], [])
+
+
+# ── A database from before ────────────────────────────────────────────────────────────────────
+
+_JOB = (
+    "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state)"
+    " VALUES ('{id}', '{id}', '{kind}', '{{}}', '{user}', 'C1', {at}, '{state}');"
+)
+_ATTEMPT = (
+    "INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, spoken_ms, outcome)"
+    " VALUES ('{job}', '{user}', '{kind}', '{hash}', {at}, {ms}, {outcome});"
+)
+# 2026-03-31, half an hour before the end of the month in UTC, and a day later.
+_LAST, _NEXT = 1_774_999_800_000, 1_775_086_200_000
+
+
+@pytest.mark.parametrize("engine", ["SQLite", "PostgreSQL"])
+async def test_a_database_from_before_counts_what_is_in_it(engine: str, tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    files = {name: sql for name, sql in steps("sqlite").items() if name < "0003"}
+    with empty_database_url() as url:
+        address: Address = tmp_path / "bot.db" if engine == "SQLite" else url
+        with migrations(earlier):
+            for folder in ("sqlite", "postgres"):
+                for name in files:
+                    found = MIGRATIONS / folder / f"{name}.sql"
+                    (earlier / folder / f"{name}.sql").write_bytes(found.read_bytes())
+            await migrate(address)
+        statements = [
+            _JOB.format(id="j1", kind="video", user="U1", at=_LAST, state="running"),
+            _JOB.format(id="j2", kind="replica", user="U2", at=_LAST, state="waiting_for_approval"),
+            _JOB.format(id="j3", kind="video", user="U2", at=_LAST, state="creating"),
+            _ATTEMPT.format(
+                job="j1", user="U1", kind="video", hash="a", at=_LAST, ms=900, outcome="'created'"
+            ),
+            _ATTEMPT.format(
+                job="j1", user="U1", kind="video", hash="b", at=_NEXT, ms=900, outcome="'refused'"
+            ),
+            _ATTEMPT.format(
+                job="j3", user="U2", kind="video", hash="c", at=_NEXT, ms=500, outcome="NULL"
+            ),
+            "INSERT INTO spending VALUES ('2026-03', 'U1', 'video', 2, 6000);",
+            "INSERT INTO spending VALUES ('2025-12', 'U3', 'replica', 1, 0);",
+        ]
+        _run(address, "".join(statements))
+        await migrate(address)
+        columns = "who, period, videos, spoken_ms, trainings"
+        rows = query(address, f"SELECT {columns} FROM usage ORDER BY period, who")  # noqa: S608
+        assert [tuple(row.values()) for row in rows] == [
+            ("", "2025-12", 0, 0, 1),
+            ("U3", "2025-12", 0, 0, 1),
+            ("", "2026-03", 3, 6900, 1),
+            ("U1", "2026-03", 3, 6900, 0),
+            ("U2", "2026-03", 0, 0, 1),
+            ("", "2026-03-31", 1, 900, 1),
+            ("U1", "2026-03-31", 1, 900, 0),
+            ("U2", "2026-03-31", 0, 0, 1),
+            ("", "2026-04", 1, 500, 0),
+            ("U2", "2026-04", 1, 500, 0),
+            ("", "2026-04-01", 1, 500, 0),
+            ("U2", "2026-04-01", 1, 500, 0),
+        ]
+        counted = query(address, "SELECT id, counted_on FROM jobs ORDER BY id")
+        assert [row["counted_on"] for row in counted] == [None, "2026-03-31", "2026-04-01"]
+
+
+def _run(address: Address, sql: str) -> None:
+    if isinstance(address, Path):
+        with closing(sqlite3.connect(address)) as db:
+            db.executescript(sql)
+    else:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(sql.encode())

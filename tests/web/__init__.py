@@ -1,0 +1,1 @@
+"""The bot's HTTP server: requests, callbacks, health and metrics."""
