@@ -27,6 +27,7 @@ _HEADINGS: Final = {
     "access.py": "Who may ask, and where I post",
     "views/kinds.py": "What a failed training usually means",
     "views/card.py": "Further parts of messages",
+    "views/failures.py": "Further parts of messages",
     "views/reply.py": "Further parts of messages",
 }
 #: In ``bot/slack``: they are about Slack's API, and their words are for the log or a terminal.

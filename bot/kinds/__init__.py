@@ -33,7 +33,7 @@ class Comparison(Enum):
 class Kind(Protocol):
     """What the rest of the bot needs to know about a kind of job.
 
-    No other module names a kind: a new one is a module here and one in ``bot/slack``.
+    A new one is a module here, and a feature and a presenter in ``bot/slack``.
     """
 
     @property

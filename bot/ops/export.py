@@ -16,7 +16,7 @@ from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms
 from bot.store.due import number, optional_text, reading, text
 from bot.store.engines import open_snapshot
 from bot.store.job_rows import job_from
-from bot.store.snapshot import Snapshot
+from bot.store.snapshot import DatabaseSnapshot
 from bot.store.sqlite_file import check_file
 
 Record = dict[str, str | int | bool | None]
@@ -166,7 +166,9 @@ def _as_text(found: re.Match[str]) -> str:
 # ── What is exported ──────────────────────────────────────────────────────────────────────────
 
 
-def _selected(snapshot: Snapshot, select: str, column: str, job: str | None) -> Iterator[Row]:
+def _selected(
+    snapshot: DatabaseSnapshot, select: str, column: str, job: str | None
+) -> Iterator[Row]:
     """Yield all rows, or those of a request."""
     if job is None:
         return snapshot.all(Query(select.format(where="")))
@@ -188,7 +190,7 @@ def _readable(
         print(f"{said} damaged and left out{remedy}.", file=sys.stderr)
 
 
-def _requests(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
+def _requests(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
     """Yield requests, the oldest first.
 
     Raises:
@@ -225,7 +227,7 @@ def _request(row: Row) -> Record:
     }
 
 
-def _audit(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
+def _audit(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
     """Yield who did what, the oldest first."""
     yield from _readable(_selected(snapshot, _AUDIT, "job_id", job), _act, "act")
 
@@ -242,7 +244,7 @@ def _act(row: Row) -> Record:
         }
 
 
-def _usage(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
+def _usage(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
     """Yield what each person asked for in each month, but for what was not charged.
 
     Raises:

@@ -17,7 +17,7 @@ import aiohttp
 import click
 
 from bot.errors import OutsideError
-from bot.service.errors import describe
+from bot.service.errors import clause_of
 
 # Control sequences of a terminal, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
@@ -275,15 +275,15 @@ def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> t
         limit: how long the call was allowed to take.
         setting: the name of the setting that has the address.
     """
-    host, timeout = urlsplit(url).hostname or "", describe("timeout", limit)
+    host, timeout = urlsplit(url).hostname or "", clause_of("timeout", limit)
     for each in _chain(error):
         for listed, message, remedy in _CAUSES:
             if isinstance(each, listed):
                 said = message.format(host=host, error=each, timeout=timeout)
                 return f"cannot be reached: {said}", remedy.format(host=host, setting=setting)
-    said = describe("broken", limit)
+    said = clause_of("broken", limit)
     if isinstance(error, OutsideError):
-        said = describe(error.cause, limit) or error.reason.rstrip(".")
+        said = clause_of(error.cause, limit) or error.reason.rstrip(".")
     return f"does not work: {said}", f"Try again in some minutes. If it stays so, check {setting}."
 
 

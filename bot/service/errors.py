@@ -56,7 +56,7 @@ def cause_of(error: BaseException) -> str:
     return "broken"
 
 
-def describe(cause: str, timeout: timedelta) -> str:
+def clause_of(cause: str, timeout: timedelta) -> str:
     """Return a cause as a clause, for calls that are limited to ``timeout``; "" if it is empty."""
     if cause.startswith(HTTP):
         return f"it answered {cause.removeprefix(HTTP)}"

@@ -173,13 +173,13 @@ class HandlerContext:
         """Return the command of a kind of job, as people type it."""
         return f"/{self.command_prefix}{kind}"
 
-    def may_decide(self, user: str, job: Job) -> bool:
+    def may_press(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
         return user == job.user or user in self.admins
 
     def may_see(self, user: str, channel: str, job: Job) -> bool:
         """Return whether a user who asks in a channel may see a job: it is there, or theirs."""
-        return channel == job.channel or self.may_decide(user, job)
+        return channel == job.channel or self.may_press(user, job)
 
     def may_approve(self, user: str, job: Job) -> bool:
         """Return whether a user is asked to approve a job, and so may see all of it."""

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
@@ -23,13 +22,12 @@ from bot.store.database import (
 )
 from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing, covering
 from bot.store.due import Claimed, UnreadableRows, soonest, try_again
-from bot.store.engines import require_psycopg
+from bot.store.engines import open_database
 from bot.store.history import AlreadyRequested, Viewer
 from bot.store.installation import AnsweredMessages, Backlog, Installations
 from bot.store.jobs import Jobs, NobodyToApprove, Submitted
 from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
-from bot.store.sqlite import SQLiteDatabase
 from bot.store.usage import (
     CHANGEABLE,
     Bound,
@@ -47,7 +45,7 @@ from bot.store.usage import (
     PastChange,
     PersonSpending,
     Spending,
-    fingerprint,
+    limit_hash,
     month_start,
 )
 from bot.timings import Timings
@@ -90,7 +88,7 @@ __all__ = [
     "Topic",
     "Viewer",
     "covering",
-    "fingerprint",
+    "limit_hash",
     "month_start",
     "soonest",
 ]
@@ -158,21 +156,10 @@ class Store:
         Raises:
             DatabaseError: it cannot be opened or written, or another process has it.
         """
-        async with _opened(address, timings, metrics or Metrics()) as database:
+        async with open_database(address, timings, metrics or Metrics()) as database:
             store = cls(database, timings, limits, approvals)
             if database.is_sole_process:
                 await store.jobs.void_leases()
                 await store.deliveries.void_leases()
             await database.run(try_again, durable=False)
             yield store
-
-
-def _opened(
-    address: Path | str, timings: Timings, metrics: Metrics
-) -> AbstractAsyncContextManager[Database]:
-    if isinstance(address, Path):
-        return SQLiteDatabase.open(address, timings.lock_timeout, metrics)
-    require_psycopg()
-    from bot.store.postgres.engine import PostgresDatabase  # noqa: PLC0415 - an extra
-
-    return PostgresDatabase.open(address, metrics, timings)

@@ -7,11 +7,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bot.clock import Clock
+from bot.metrics import Metrics
 from bot.store import sqlite
-from bot.store.database import DatabaseError
+from bot.store.database import Database, DatabaseError
 from bot.store.migrate import step_names
-from bot.store.snapshot import Server, Snapshot, sqlite_snapshot
+from bot.store.snapshot import DatabaseSnapshot, Server, sqlite_snapshot
 from bot.store.sqlite_file import check_file
+from bot.timings import Timings
 
 
 def require_psycopg() -> None:
@@ -28,6 +30,18 @@ def require_psycopg() -> None:
             "requirements-postgres.txt lists (.venv/bin/pip install --require-hashes "
             "--requirement requirements-postgres.txt)"
         ) from error
+
+
+def open_database(
+    address: Path | str, timings: Timings, metrics: Metrics
+) -> contextlib.AbstractAsyncContextManager[Database]:
+    """Open a database with its engine."""
+    if isinstance(address, Path):
+        return sqlite.SQLiteDatabase.open(address, timings.lock_timeout, metrics)
+    require_psycopg()
+    from bot.store.postgres.engine import PostgresDatabase  # noqa: PLC0415 - an extra
+
+    return PostgresDatabase.open(address, metrics, timings)
 
 
 def shown(address: Path | str) -> str:
@@ -67,7 +81,7 @@ def pending_migrations(address: Path | str) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_snapshot(address: Path | str) -> Iterator[Snapshot]:
+def open_snapshot(address: Path | str) -> Iterator[DatabaseSnapshot]:
     """Read a database as it is now; a bot may be using it.
 
     Raises:

@@ -18,7 +18,7 @@ from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
-from bot.store.snapshot import Snapshot
+from bot.store.snapshot import DatabaseSnapshot
 from bot.store.sqlite_file import beside, is_locked, process_with_lock
 from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
 
@@ -104,13 +104,13 @@ def inspect(address: Path | str, now: datetime) -> Inspection:
         )
 
 
-def _count_set_aside(snapshot: Snapshot, table: str) -> int:
+def _count_set_aside(snapshot: DatabaseSnapshot, table: str) -> int:
     sql = f"SELECT count(*) AS number FROM {table} WHERE set_aside = 1"  # noqa: S608 - our tables
     [row] = snapshot.all(Query(sql))
     return int(row["number"])
 
 
-def _waiting(snapshot: Snapshot, table: str, now: datetime) -> Waiting:
+def _waiting(snapshot: DatabaseSnapshot, table: str, now: datetime) -> Waiting:
     # What is due at once has no time of its own: 0.
     sql = (
         "SELECT count(*) AS number, min(CASE WHEN due_at > 0 THEN due_at END) AS oldest"  # noqa: S608

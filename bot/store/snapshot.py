@@ -37,7 +37,7 @@ class Server:
     missing_rights: Sequence[str]
 
 
-class Snapshot(Protocol):
+class DatabaseSnapshot(Protocol):
     """What can be read of a database. Nothing is changed or created."""
 
     def migrations(self) -> tuple[list[str], list[str]]:
@@ -52,7 +52,7 @@ class Snapshot(Protocol):
 
 
 class SQLiteSnapshot:
-    """A ``Snapshot`` of a file."""
+    """A ``DatabaseSnapshot`` of a file."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db

@@ -451,7 +451,7 @@ class LimitsChanged(Exception):
         self.in_force = in_force
 
 
-def fingerprint(value: str) -> str:
+def limit_hash(value: str) -> str:
     """Return what tells the value of a limit from others, and takes little room in a form."""
     return hashlib.sha256(value.encode()).hexdigest()[:_FINGERPRINT]
 
@@ -663,7 +663,7 @@ class LimitsTable:
             if not differing:
                 return self.read(tx)
             if shown is not None and any(
-                fingerprint(value) != shown.get(name) for name, value in before.items()
+                limit_hash(value) != shown.get(name) for name, value in before.items()
             ):
                 raise LimitsChanged(in_force)
             for name in differing:

@@ -19,7 +19,7 @@ from bot.clock import Clock
 from bot.errors import Outage
 from bot.metrics import Metrics
 from bot.service.client import VideoService
-from bot.service.errors import describe
+from bot.service.errors import clause_of
 from bot.slack.installation import InstallationSource
 from bot.store import DatabaseError, Store
 from bot.timings import Timings
@@ -288,7 +288,7 @@ class Readiness:
             return None
 
     def _out(self, side: str, setting: str, outage: Outage, seen: Mapping[str, object]) -> Check:
-        cause = describe(outage.cause, self._timings.call_timeout) or "it does not work"
+        cause = clause_of(outage.cause, self._timings.call_timeout) or "it does not work"
         return Check(
             ok=False,
             reason=f"{side} does not answer ({cause}): is {setting} right and reachable from here?",

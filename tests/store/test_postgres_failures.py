@@ -17,7 +17,7 @@ import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.database import Query, Topic, Transaction, run_until_stored
-from bot.store.postgres.engine import Listener, PostgresDatabase, migrate
+from bot.store.postgres.engine import NotificationListener, PostgresDatabase, migrate
 from bot.timings import Timings
 from tests.postgres_proxy import Fault, PostgresProxy
 from tests.postgres_server import Server
@@ -233,7 +233,7 @@ async def test_a_copy_that_cannot_listen_looks_for_work_itself_however_long(
 
     interval = timedelta(hours=1)
     timings = Timings(slow_poll=interval, pooled_slow_poll=interval)
-    listener = Listener("postgresql:///test?host=/missing", look, timings)
+    listener = NotificationListener("postgresql:///test?host=/missing", look, timings)
     listening = spawn(listener.run())
     enough_looks = spawn(enough.wait())
     done, _ = await asyncio.wait(
@@ -250,12 +250,12 @@ async def test_no_caller_waits_for_ever_once_a_part_of_the_engine_has_ended(
 ) -> None:
     begun, may_end = asyncio.Event(), threading.Event()
 
-    async def fail(_: Listener) -> None:
+    async def fail(_: NotificationListener) -> None:
         await begun.wait()
         raise RuntimeError
 
     if part == "listener":
-        monkeypatch.setattr(Listener, "run", fail)
+        monkeypatch.setattr(NotificationListener, "run", fail)
     async with asyncio.timeout(SOON_S), PostgresDatabase.open(postgres_url) as database:
         asked = spawn(database.run(slow_work(begun, may_end)))
         await begun.wait()

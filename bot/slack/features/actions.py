@@ -243,7 +243,7 @@ async def find_job(
     if job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
     elif not (
-        ctx.may_decide(action.user, job)
+        ctx.may_press(action.user, job)
         or (reads and ctx.may_approve(action.user, job))
         or (is_shared and ctx.may_see(action.user, action.channel, job))
     ):
@@ -400,7 +400,7 @@ async def submit_id(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     metadata = submission.view.metadata(_IdMetadata)
     typed = submission.view.fields().get(_REMOTE_ID, "").strip()
     job = await ctx.store.jobs.fetch(metadata.job)
-    if job is None or not ctx.may_decide(submission.user, job):
+    if job is None or not ctx.may_press(submission.user, job):
         error: str | None = not_theirs("the person who asked")
     elif job.kind not in ctx.kinds:
         error = UNKNOWN_KIND

@@ -38,7 +38,7 @@ from bot.slack.payloads import (
 from bot.slack.views.approval import NOBODY_TO_APPROVE
 from bot.slack.views.blocks import MAX_QUOTES, Json, cut, element, modal, one_line, quotes, section
 from bot.slack.views.blocks import field as form_field
-from bot.slack.views.card import KEY_REFUSED
+from bot.slack.views.failures import KEY_REFUSED
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
 from bot.slack.views.presenters import CONTACT_OPERATOR
 from bot.store import (
@@ -554,7 +554,7 @@ async def _refusal(
     if await _is_key_refused(ctx, deadline):
         return _KEY_REFUSED
     retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
-    is_theirs = retried is None or ctx.may_decide(user, retried)
+    is_theirs = retried is None or ctx.may_press(user, retried)
     return None if is_theirs else _NOT_YOUR_RETRY
 
 

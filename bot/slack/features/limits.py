@@ -10,7 +10,7 @@ from bot.setting_values import LONGEST_SCRIPT, MOST_REQUESTS
 from bot.slack.payloads import Payload, PrivateMetadata, View
 from bot.slack.views.blocks import Json, context, element, field, modal, mrkdwn, option, section
 from bot.slack.views.limits import WORDS, value_words
-from bot.store import LimitsInForce, fingerprint
+from bot.store import LimitsInForce, limit_hash
 
 CALLBACK_ID: Final = "limits_form"
 _MAX_OPTIONS: Final = 100
@@ -31,7 +31,7 @@ class Metadata(PrivateMetadata):
     """The form's ``private_metadata``."""
 
     shown: dict[str, str]
-    """The fingerprint of each limit as the form showed it, by the name of the setting."""
+    """The hash of each limit as the form showed it, by the name of the setting."""
     drawn: int = Field(0, ge=0)
     """How often it was drawn anew. Its fields have other ids each time: those that nobody has
     touched show what is in force now."""
@@ -72,7 +72,7 @@ def limits_form(
             blocks.append(_channels(_ids(values[name]), drawn))
         else:
             blocks.append(_number(name, values[name], in_force.setting_values()[name], drawn))
-    shown = {name: fingerprint(value) for name, value in now.items()}
+    shown = {name: limit_hash(value) for name, value in now.items()}
     return modal(
         CALLBACK_ID,
         "Change limits",
@@ -89,7 +89,7 @@ def block_id(name: str, view: View) -> str:
 
 
 def shown_in(view: View) -> Mapping[str, str]:
-    """Return the fingerprint of each limit as a form showed it, by the name of the setting."""
+    """Return the hash of each limit as a form showed it, by the name of the setting."""
     return view.metadata(Metadata).shown
 
 
@@ -109,7 +109,7 @@ def entered(view: View, in_force: LimitsInForce) -> dict[str, str]:
                 kept = filter(_is_group, _ids(in_force.values()[name]))
                 ids |= set(fields.get(chosen, "").split() if chosen in there else kept)
             value = ",".join(sorted(ids))
-        if fingerprint(value) != metadata.shown.get(name):
+        if limit_hash(value) != metadata.shown.get(name):
             found[name] = value
     return found
 
@@ -118,7 +118,7 @@ def _changed_meanwhile(view: View, in_force: LimitsInForce) -> str:
     """Return what others have changed since a form was drawn, for the note on top of it."""
     shown, sentences = shown_in(view), []
     for name, value in in_force.values().items():
-        if fingerprint(value) == shown.get(name):
+        if limit_hash(value) == shown.get(name):
             continue
         words, change = WORDS[name], in_force.changes.get(name)
         now = f"*{words.named}* to {value_words(name, value)}"

@@ -75,7 +75,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons and the form."""
     app.action(ANSWER_EACH)(partial(open_form, ctx))
     app.action(CANCEL_ALL)(partial(cancel_all, ctx))
-    app.view(_FORM)(partial(submit, ctx))
+    app.view(_FORM)(partial(on_submit, ctx))
 
 
 async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -114,7 +114,7 @@ async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
         job
         for key, job in found.items()
         if job is not None
-        and ctx.may_decide(action.user, job)
+        and ctx.may_press(action.user, job)
         and job.kind in ctx.kinds
         and _is_open(job, key)
     ]
@@ -149,7 +149,7 @@ def _mark(key: str, remote_id: str) -> str:
     return token_hash(f"{key} {remote_id}")[:_MARK_LENGTH]
 
 
-async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Do what was chosen for each request, once nothing is wrong with any answer.
 
     What was settled meanwhile stays as it is. Of an id that cannot be verified, warn first.
@@ -200,7 +200,7 @@ async def _check(
 ) -> tuple[dict[str, str], bool]:
     """Return what is wrong with an answer, by block, and whether its id cannot be verified."""
     at_choice, at_id, job = _CHOICE + answer.key, _ID + answer.key, answer.job
-    if job is None or not ctx.may_decide(user, job):
+    if job is None or not ctx.may_press(user, job):
         return {at_choice: not_theirs("the person who asked")}, False
     if job.kind not in ctx.kinds:
         return {at_choice: UNKNOWN_KIND}, False

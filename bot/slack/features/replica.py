@@ -95,7 +95,7 @@ _MAX_LISTED: Final = 30
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the command and the form."""
-    app.view(CALLBACK_ID)(partial(submit, ctx))
+    app.view(CALLBACK_ID)(partial(on_submit, ctx))
     app.command(ctx.command(_KIND))(partial(handle_command, ctx))
     app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
     app.action(OPEN_TRAIN)(partial(open_from_home, ctx))
@@ -172,7 +172,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 # ── The form ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the training that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
     fields, now = submission.view.fields(), ctx.clock.now()

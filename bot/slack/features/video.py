@@ -111,7 +111,7 @@ MAKE_ANOTHER: Final = "Make a new one"
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners, the most frequent first: Bolt tries them in this order."""
-    app.view(CALLBACK_ID)(partial(submit, ctx))
+    app.view(CALLBACK_ID)(partial(on_submit, ctx))
     app.options(REPLICA)(partial(suggest_replicas, ctx))
     app.command(ctx.command(_KIND))(partial(handle_command, ctx))
     app.action(BACKGROUND)(partial(switch_background, ctx))
@@ -304,7 +304,7 @@ async def switch_background(ctx: HandlerContext, ack: AsyncAck, body: Json) -> N
             async with translated(ctx.timings.view_timeout):
                 await ctx.client.views_update(view_id=view.id, hash=view.hash, view=changed)
         except OutsideError as error:
-            # Closed, or changed again meanwhile; ``submit`` shows a field that is missing.
+            # Closed, or changed again meanwhile; ``on_submit`` shows a field that is missing.
             _LOG.info("a form could not be changed", extra={"reason": error.reason})
     await ack()
 
@@ -354,7 +354,7 @@ def _other_mistakes(fields: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the video that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
     view, fields = submission.view, submission.view.fields()

@@ -43,7 +43,7 @@ from bot.slack.views.buttons import (
     card_buttons,
     question_buttons,
 )
-from bot.slack.views.card import KEY_REFUSED
+from bot.slack.views.failures import KEY_REFUSED
 from bot.slack.views.limits import WORDS, change_words, value_words
 from bot.slack.views.presenters import Presenter, Presenters, state_word
 from bot.store import LimitsInForce, MonthSpending, PastChange, PersonSpending, month_start

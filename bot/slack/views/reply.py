@@ -30,7 +30,8 @@ from bot.slack.views.blocks import (
     words,
 )
 from bot.slack.views.buttons import reply_buttons
-from bot.slack.views.card import decided_by, explanation, links_of
+from bot.slack.views.card import decided_by, links_of
+from bot.slack.views.failures import explanation
 from bot.slack.views.presenters import CANCELLED, STOPPED, Presenter
 
 _BEGINNING: Final = "This is the beginning. The whole transcript is under *Details* above."

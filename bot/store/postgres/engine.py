@@ -598,7 +598,7 @@ _LISTEN_AGAIN_S: Final = 1.0
 _MAX_LISTEN_AGAIN_S: Final = 10.0
 
 
-class Listener:
+class NotificationListener:
     """Wakes this process for what others have committed, and the others for what it has.
 
     A notification is sent after the commit, in a transaction of its own: PostgreSQL lets those
@@ -806,7 +806,7 @@ class PostgresDatabase(Notifications):
         self._links = [Link(url) for _ in range(_CONNECTIONS)]
         # Who keeps works waiting; until that ends, a commit says nothing.
         self._blocker: Blocker | None = None
-        self._listener = Listener(url, self.receive, timings)
+        self._listener = NotificationListener(url, self.receive, timings)
         start = asyncio.create_task  # noqa: TID251 - see close
         self._workers = [start(self._work(link)) for link in self._links]
         self._running = dict[Link, Sequence[Call]]()

@@ -27,7 +27,7 @@ _BEGIN: Final = (
 
 
 class PostgresSnapshot:
-    """A ``Snapshot`` of a database on a server."""
+    """A ``DatabaseSnapshot`` of a database on a server."""
 
     def __init__(self, connection: psycopg.Connection[DictRow], name_of_bots: str) -> None:
         self.connection = connection
