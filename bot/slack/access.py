@@ -68,7 +68,7 @@ class _Conversation(Payload):
     is_pending_ext_shared: bool = Field(
         default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
     )
-    """Whoever joins later reads what was posted before."""
+    """Those who join later read what was posted before."""
 
 
 class _Standing(Enum):

@@ -1,4 +1,4 @@
-"""Whoever asks and cancels again and again notifies the approvers once."""
+"""Asking and cancelling again and again notifies the approvers once."""
 
 from typing import Any
 

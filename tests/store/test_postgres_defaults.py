@@ -1,4 +1,4 @@
-"""What the bot relies on holds whatever the defaults of its role are, and whoever shares a pool."""
+"""What the bot relies on holds with all defaults of its role, and on a shared pool."""
 
 import asyncio
 import contextlib
