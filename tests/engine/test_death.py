@@ -194,7 +194,7 @@ async def test_a_create_call_that_never_arrived_is_repeated_when_the_user_asks_f
     await polling.request_video()
     await polling.restart_killed_bot()
     await polling.wait_until(polling.questions)
-    await polling.ana.click(polling.questions()[0], "Create again (may be charged twice)")
+    await polling.ana.click(polling.questions()[0], "Create again")
     await expect_one_reply(polling)
     assert polling.created_count() == 1
 

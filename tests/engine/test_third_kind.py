@@ -125,7 +125,7 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
     async with world.running_bot():
         await world.advance(hours=5)
         assert world.now(card) == asking, "without a presenter it is not edited"
-        for button in ("I found it", "Create again (may be charged twice)", "Cancel request"):
+        for button in ("I found it", "Create again", "Cancel request"):
             await world.ana.click(question, button)
             await world.settle()
             assert "no longer support this kind of request" in world.ephemerals(world.ana)[-1]

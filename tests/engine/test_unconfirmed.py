@@ -15,7 +15,7 @@ from sandbox.slack_objects import Message
 from tests.modes import on_both_engines, on_sqlite_alone
 from tests.world import REPLICA, World, number_of
 
-AGAIN = "Create again (may be charged twice)"
+AGAIN = "Create again"
 SILENT = CallbackPlan(times=0)
 
 

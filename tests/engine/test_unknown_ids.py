@@ -172,7 +172,7 @@ async def test_create_again_does_not_wait_for_ever_for_what_a_callback_named(
     await _calls_back(world, url, "v-of-others")
     await world.advance(minutes=20)
 
-    await world.ana.click(world.question(card), "Create again (may be charged twice)")
+    await world.ana.click(world.question(card), "Create again")
     await world.advance(minutes=20)
 
     assert len(world.requests_for("create_video")) == 2

@@ -286,6 +286,19 @@ def test_the_command_that_the_cards_of_a_kind_name_exists() -> None:
     assert {f"/{presenter.noun}" for presenter in PRESENTERS.values()} <= set(LISTENERS["command"])
 
 
+def test_slack_shows_the_whole_label_of_each_button() -> None:
+    # https://docs.slack.dev/reference/block-kit/block-elements/button-element: about 30 characters
+    labels = [
+        node.args[0].value
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "button"
+        if isinstance(node.args[0], ast.Constant)
+    ]
+    assert len(labels) > 10
+    assert [label for label in labels if len(str(label)) > 30] == []
+
+
 def test_the_service_is_only_ever_asked_to_create_and_to_read() -> None:
     source = (ROOT / "bot/service/client.py").read_text(encoding="utf-8")
     calls = [

@@ -13,7 +13,7 @@ from tests.modes import on_both_engines
 from tests.store.test_usage import used
 from tests.world import World, buttons_of
 
-AGAIN = "Create again (may be charged twice)"
+AGAIN = "Create again"
 CHARGED_TWICE = "If that created it after all, it is charged twice."
 
 

@@ -10,7 +10,7 @@ from sandbox.slack_objects import Message
 from tests.web.test_web import asks_what_to_do, click, replay
 from tests.world import REPLICA, World
 
-CREATE_AGAIN = "Create again (may be charged twice)"
+CREATE_AGAIN = "Create again"
 SETTLED = "already been settled"
 
 

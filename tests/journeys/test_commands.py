@@ -23,7 +23,7 @@ from tests.world import REPLICA, World, number_of
 DOCUMENTED = tomllib.loads(
     (Path(__file__).parent.parent / "data/slack_errors.toml").read_text(encoding="utf-8")
 )
-BUTTONS = ["I found it", "Create again (may be charged twice)", "Cancel request"]
+BUTTONS = ["I found it", "Create again", "Cancel request"]
 WHAT_TO_DO = {
     None: "Please try again",
     errors.ErrorAction.RETRY: "Please try again",
@@ -478,20 +478,20 @@ async def test_a_create_again_button_of_an_earlier_attempt_does_nothing(world: W
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
     first = world.question(card)
-    await world.ana.click(first, "Create again (may be charged twice)")
+    await world.ana.click(first, "Create again")
     await world.advance(minutes=16)
     second = world.now(card)
     assert "Your answer is needed" in second.text
     before = len(world.ephemerals(world.ana))
 
-    await world.ana.click(first, "Create again (may be charged twice)")
+    await world.ana.click(first, "Create again")
     await world.settle()
 
     [text] = world.ephemerals(world.ana)[before:]
     assert "already been settled" in text
     assert world.now(card) == second
     assert len(world.requests_for("create_video")) == 2
-    await world.ana.click(world.question(second), "Create again (may be charged twice)")
+    await world.ana.click(world.question(second), "Create again")
     await world.advance(minutes=5)
     assert len(world.requests_for("create_video")) == 3
     assert len(world.replies(card)) == 1
@@ -507,7 +507,7 @@ async def test_a_button_without_an_attempt_number_means_the_first_attempt(
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
-    block, button = find_button(world.question(card).blocks, "Create again (may be charged twice)")
+    block, button = find_button(world.question(card).blocks, "Create again")
     studio = world.slack.channel("studio")
     action = button_action(
         world.slack, block, {**button, "value": value.format(job=number_of(card))}

@@ -82,7 +82,7 @@ async def test_a_button_pressed_by_a_person_of_another_organisation_does_nothing
 ) -> None:
     sam = stranger(world)
     card = await unconfirmed(world)
-    await sam.click(world.question(card), "Create again (may be charged twice)")
+    await sam.click(world.question(card), "Create again")
     await sam.click(world.question(card), "Cancel request")
     await world.settle()
     assert ONLY_HERE in private_texts(world, sam)
@@ -139,7 +139,7 @@ async def test_on_enterprise_grid_people_of_other_organisations_are_refused(
         form = await world.open_form(world.ana)
         await submit_as(form, sam)
         card = await unconfirmed(world)
-        await sam.click(world.question(card), "Create again (may be charged twice)")
+        await sam.click(world.question(card), "Create again")
         await sam.click(world.question(card), "Cancel request")
         await world.settle()
     assert answer.message is not None
@@ -282,7 +282,7 @@ async def test_a_guest_cannot_create_again(world: World) -> None:
     card = await unconfirmed(world)
     world.slack.users[world.ana.user.id] = replace(world.ana.user, is_restricted=True)
     await world.advance(hours=1)
-    await world.ana.click(world.question(card), "Create again (may be charged twice)")
+    await world.ana.click(world.question(card), "Create again")
     await world.settle()
     assert "Guests" in private_texts(world, world.ana)
     assert len(world.requests_for("create_video")) == 1
@@ -295,7 +295,7 @@ async def test_a_guest_who_is_listed_may_ask_for_what_the_list_is_about(
     gus = guest(world)
     async with world.running_bot(VIDEO_USERS=f"{gus.user.id},{world.ana.user.id}"):
         card = await unconfirmed(world, gus)
-        await gus.click(world.question(card), "Create again (may be charged twice)")
+        await gus.click(world.question(card), "Create again")
         await world.request_video(world.ana)
         await world.settle()
         assert world.created_count() == 2

@@ -13,7 +13,7 @@ from sandbox.slack_objects import Message
 from tests.modes import in_both_modes, on_both_engines
 from tests.world import REPLICA, World, delivery_of
 
-AGAIN = "Create again (may be charged twice)"
+AGAIN = "Create again"
 ASKS = "We don't know whether this video was created."
 BUTTONS = ["I found it", AGAIN, "Cancel request"]
 

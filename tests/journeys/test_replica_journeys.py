@@ -388,7 +388,7 @@ async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
     world = hourly_world
     asking = await _is_asked(world, made=True)
     first = world.last_replica_id()
-    await world.ana.click(world.question(asking), "Create again (may be charged twice)")
+    await world.ana.click(world.question(asking), "Create again")
     await world.advance(minutes=1)
 
     await world.service.call_back(first)

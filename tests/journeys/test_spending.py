@@ -34,7 +34,7 @@ async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(
         world.service.faults.next("create_video", Reset(done=True))
         asking = await world.request_video(world.ana, {"script": MINUTE})
         await world.advance(minutes=16)
-        await world.ana.click(world.question(asking), "Create again (may be charged twice)")
+        await world.ana.click(world.question(asking), "Create again")
         await world.advance(minutes=5)
         expected = [
             PersonSpending(ana, 3, 0, timedelta(minutes=4)),

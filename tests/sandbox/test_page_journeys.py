@@ -297,7 +297,7 @@ async def test_the_bar_of_a_training_moves_on_the_open_page(page_world: PageWorl
 
 # ── An uncertain create ───────────────────────────────────────────────────────────────────────
 
-AGAIN = "Create again (may be charged twice)"
+AGAIN = "Create again"
 
 
 async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Locator:

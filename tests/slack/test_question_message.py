@@ -34,7 +34,7 @@ def test_a_question_says_what_happened_and_what_to_do() -> None:
     assert "No account there?" not in message.text, "there is nobody else to ask"
     assert list(buttons(message)) == [
         "I found it",
-        "Create again (may be charged twice)",
+        "Create again",
         "Cancel request",
     ]
     assert {each["value"] for each in buttons(message).values()} == {"7:2"}

@@ -9,7 +9,7 @@ from sandbox.slack_objects import Message
 from tests.modes import on_both_engines
 from tests.world import World, number_of
 
-AGAIN: Final = "Create again (may be charged twice)"
+AGAIN: Final = "Create again"
 
 
 def audit(world: World) -> list[tuple[str, str, str, str, str]]:

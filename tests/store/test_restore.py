@@ -71,7 +71,7 @@ async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
         card = await world.request_video(world.ana)
         asked = world.question(card)
         backup = await back(world, tmp_path)
-        await world.ana.click(asked, "Create again (may be charged twice)")
+        await world.ana.click(asked, "Create again")
         await world.advance(minutes=10)
         assert "Ready" in world.now(card).text
         assert labels(world.now(asked)) == []
@@ -80,7 +80,7 @@ async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
     async with world.running_bot(callbacks=False):
         await world.advance(minutes=10)
         assert "Your answer is needed" in world.now(card).text
-        assert "Create again (may be charged twice)" in labels(world.now(asked))
+        assert "Create again" in labels(world.now(asked))
         assert len(texts(world)) == len(before)
         assert len(world.requests_for("create_video")) == made == 2
         await world.ana.click(world.question(card), "Cancel request")

@@ -100,7 +100,7 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     )
     return [
         button("I found it", HAVE_ID, value=value, style="primary"),
-        button("Create again (may be charged twice)", CREATE_AGAIN, value=value, confirm=again),
+        button("Create again", CREATE_AGAIN, value=value, confirm=again),
         button("Cancel request", GIVE_UP, value=value, style="danger", confirm=give_up),
     ]
 

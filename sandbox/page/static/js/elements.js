@@ -19,6 +19,10 @@ import { plainText } from "./texts.js";
  * @property {(words: string) => void} warn says what went wrong
  */
 
+// Slack "may truncate" the text of a button "with ~30 characters":
+// https://docs.slack.dev/reference/block-kit/block-elements/button-element
+const LABEL_LENGTH = 30;
+
 /** Send an action to the app once it is confirmed; `node` shows that the answer is awaited. */
 async function perform(node, item, block, surface, value) {
   if (node.getAttribute("aria-busy") === "true") return false;
@@ -45,7 +49,9 @@ function button(item, block, surface) {
     "aria-label": item.accessibility_label,
     data: { key: keyOf(item, surface) },
   };
-  const node = make(url ? "a.button" : "button.button", shown, plainText(item.text));
+  const label = plainText(item.text);
+  const cutLabel = label.length > LABEL_LENGTH ? `${label.slice(0, LABEL_LENGTH - 1)}…` : label;
+  const node = make(url ? "a.button" : "button.button", shown, cutLabel);
   if (item.style) node.classList.add(`is-${item.style}`);
   node.addEventListener("click", async (event) => {
     if (!url || !item.confirm) {
