@@ -524,13 +524,13 @@ def run() -> int:
 def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) -> bool:
     """Write the settings if that is allowed; return whether ``.env`` holds them now."""
     terminal.heading("Settings")
+    if is_exposed():
+        with contextlib.suppress(OSError):  # the check below says it
+            ENV_FILE.chmod(0o600)
+            terminal.good(f"Others could read {ENV_FILE}. Now only you can.")
     changes = file.changes(values)
     if not changes:
         terminal.good(f"{ENV_FILE} has these settings already.")
-        if is_exposed():
-            with contextlib.suppress(OSError):  # the check below says it
-                ENV_FILE.chmod(0o600)
-                terminal.good(f"Others could read {ENV_FILE}. Now only you can.")
         return True
     if file.exists:
         terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")

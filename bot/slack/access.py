@@ -120,6 +120,7 @@ class Access:
         self._client = client
         self.directory = directory
         self._installation = installation
+        self._clock = clock
         self._timings = timings
         self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
@@ -300,14 +301,19 @@ class Access:
             return "I couldn't check with Slack who reads this channel. Please try again."
         return SHARED_CHANNEL if place is _Place.SHARED else None
 
-    async def is_read_outside(self, channel: str, deadline: float) -> bool | None:
+    async def is_read_outside(
+        self, channel: str, asked_at: datetime, deadline: float
+    ) -> bool | None:
         """Return whether others than our organisation read a conversation, where they should not.
 
-        None if Slack does not say by the deadline. Without the scope nobody can tell.
+        What Slack said before a request counts for as long again after it, at ``asked_at``. None if
+        Slack does not say by the deadline. Without the scope nobody can tell.
         """
         if self._allow_shared_channels or not _is_channel(channel):
             return False
-        place = await self._places.fresh(channel, deadline)
+        max_age = self._timings.person_max_age
+        is_new = self._clock.now() - asked_at <= max_age
+        place = await self._places.fresh(channel, deadline, 2 * max_age if is_new else max_age)
         return None if place is None else place is _Place.SHARED
 
     @property

@@ -96,10 +96,11 @@ class Lookups(Generic[_T]):
                 pass
         return self.known(key)
 
-    async def fresh(self, key: str, deadline: float) -> _T | None:
-        """Return a fresh answer about an id; None if there is none at the deadline."""
-        answer = await self.get(key, deadline)
-        return answer if self._is_fresh(key, self._max_age) else None
+    async def fresh(self, key: str, deadline: float, max_age: timedelta) -> _T | None:
+        """Return an answer about an id, of at most this age; None if there is none in time."""
+        if not self._is_fresh(key, max_age):
+            await self.get(key, deadline)
+        return self.known(key) if self._is_fresh(key, max_age) else None
 
     async def _look_up(self, key: str) -> None:
         try:

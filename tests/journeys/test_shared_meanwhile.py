@@ -7,9 +7,10 @@ import pytest
 from sandbox.faults import CannedResponse, Fault, Reset
 from sandbox.scenarios import Pace
 from sandbox.slack_objects import Message
+from tests.journeys.test_approval import decline, requests, settings
 from tests.journeys.test_transcript_file import GET_URL, asks, shared
 from tests.modes import on_both_engines
-from tests.world import World
+from tests.world import REPLICA, World
 
 SCRIPT = "Nobody outside has to know this."
 WHO_READS = "conversations.info"
@@ -192,3 +193,36 @@ async def test_a_file_is_not_shared_in_a_channel_that_another_organization_comes
         world.slack.faults.clear()
         await world.advance(hours=1)
         assert not shared(world)
+
+
+async def test_what_slack_said_of_a_channel_long_ago_counts_for_nothing(world: World) -> None:
+    world.service.pace = Pace(timedelta(0), timedelta(minutes=2), timedelta(hours=5))
+    async with world.running_bot():
+        await world.request_video(world.ben)
+        await world.advance(days=1)
+        world.slack.change_channel("studio", is_pending_ext_shared=True)
+        world.slack.faults.always(WHO_READS, CannedResponse(503))
+        form = await world.open_form(world.ana)
+        await form.submit({"replica_id": REPLICA, "script": SCRIPT})
+        assert not form.is_open
+        await world.advance(minutes=9)
+        assert SCRIPT not in in_channel(world)
+        world.slack.faults.always(WHO_READS, None)
+        await world.advance(minutes=30)
+        assert SCRIPT not in in_channel(world)
+        assert SCRIPT in str([each.text for each in told(world)])
+
+
+async def test_the_reason_of_a_decline_is_not_shown_where_another_organization_reads(
+    world: World,
+) -> None:
+    world.slack.add_channel("approvals")
+    async with world.running_bot(**settings(world)):
+        await ask(world)
+        world.slack.change_channel("approvals", is_pending_ext_shared=True)
+        await world.advance(minutes=15)
+        asked = requests(world)[-1]
+        await decline(world, asked, world.ben, "Ask Bob about it")
+        await world.advance(minutes=15)
+        assert "Declined" in world.now(asked).text
+        assert "Bob" not in in_channel(world, "approvals")

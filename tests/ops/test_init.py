@@ -296,6 +296,8 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
             assert code == 1
             assert "Nothing was written." in typist.shown
             assert outside.env_file.read_text() == _EXISTING
+            assert "Now only you can." in typist.shown
+            assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
     assert code == 0
     assert "If it is running, restart it." in typist.shown
     assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
@@ -318,7 +320,7 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
         await answer_questions_about_the_app(typist)
         for question in ("Create the app", "Token (Enter keeps", "Secret (Enter keeps"):
             await typist.answers(question)
-        await typist.sees(".env has these settings already.")
         await typist.sees("Now only you can.")
+        await typist.sees(".env has these settings already.")
         assert await typist.ends() == 0
     assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600

@@ -310,14 +310,17 @@ class Messenger:
         asks = delivery.role is Role.APPROVAL and delivery.settled_as is None
         if asks and not await self._stays_inside(outgoing):
             return
-        message = await self._message(outgoing, delivery)
-        if delivery.role is Role.CARD and job.state.ended:
+        is_read_outside: bool | None = False
+        if job.state.ended and delivery.role in {Role.CARD, Role.APPROVAL}:
             # It would show links, or why it failed.
             is_read_outside = await self._is_read_outside(delivery, job)
             if is_read_outside is None:
                 return
             if is_read_outside:
-                message = ended_outside(self._presenters[job.kind])
+                outgoing = replace(outgoing, job=replace(job, reason=""))
+        message = await self._message(outgoing, delivery)
+        if is_read_outside and delivery.role is Role.CARD:
+            message = ended_outside(self._presenters[job.kind])
         try:
             async with translated(self._timings.call_timeout, self._outages):
                 await self._client.chat_update(
@@ -428,15 +431,13 @@ class Messenger:
     async def _is_read_outside(self, delivery: Delivery, job: Job) -> bool | None:
         """Return whether other organisations read the channel of a delivery, or may.
 
-        None: Slack does not say; the delivery was released, to be tried again soon. A request was
-        checked when it was made, which counts for a while; an approval goes elsewhere.
+        None: Slack does not say; the delivery was released, to be tried again soon. What it said
+        when the request was made counts for a while.
         """
-        now = self._clock.now()
-        was_checked = now - job.created_at <= self._timings.person_max_age
-        if was_checked and delivery.role is not Role.APPROVAL:
-            return False
         deadline = asyncio.get_running_loop().time() + self._timings.call_timeout.total_seconds()
-        is_read_outside = await self._access.is_read_outside(delivery.channel, deadline)
+        is_read_outside = await self._access.is_read_outside(
+            delivery.channel, job.created_at, deadline
+        )
         if is_read_outside is not None:
             return is_read_outside
         if (until := self._access.asks_again_at) is not None:
