@@ -302,17 +302,17 @@ class Access:
         return SHARED_CHANNEL if place is _Place.SHARED else None
 
     async def is_read_outside(
-        self, channel: str, asked_at: datetime, deadline: float
+        self, channel: str, asked_at: datetime | None, deadline: float
     ) -> bool | None:
         """Return whether others than our organisation read a conversation, where they should not.
 
-        What Slack said before a request counts for as long again after it, at ``asked_at``. None if
-        Slack does not say by the deadline. Without the scope nobody can tell.
+        What Slack said before a request from there, at ``asked_at``, counts for as long again after
+        it. None if Slack does not say by the deadline. Without the scope nobody can tell.
         """
         if self._allow_shared_channels or not _is_channel(channel):
             return False
         max_age = self._timings.person_max_age
-        is_new = self._clock.now() - asked_at <= max_age
+        is_new = asked_at is not None and self._clock.now() - asked_at <= max_age
         place = await self._places.fresh(channel, deadline, 2 * max_age if is_new else max_age)
         return None if place is None else place is _Place.SHARED
 

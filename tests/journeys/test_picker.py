@@ -312,6 +312,7 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     assert form.errors.keys() == {"replica_id"}
     why = "it was deleted at the video service" if leaves_a_trace else "can't find this replica"
     assert why in form.errors["replica_id"]
+    await world.settle()
     assert await offered_ids(form) == ["r-2"]
     await form.submit({"replica_id": "r-2"})
     assert not form.is_open

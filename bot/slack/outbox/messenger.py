@@ -432,12 +432,11 @@ class Messenger:
         """Return whether other organisations read the channel of a delivery, or may.
 
         None: Slack does not say; the delivery was released, to be tried again soon. What it said
-        when the request was made counts for a while.
+        when the request was made counts for a while; an approval goes elsewhere.
         """
         deadline = asyncio.get_running_loop().time() + self._timings.call_timeout.total_seconds()
-        is_read_outside = await self._access.is_read_outside(
-            delivery.channel, job.created_at, deadline
-        )
+        asked_at = None if delivery.role is Role.APPROVAL else job.created_at
+        is_read_outside = await self._access.is_read_outside(delivery.channel, asked_at, deadline)
         if is_read_outside is not None:
             return is_read_outside
         if (until := self._access.asks_again_at) is not None:
