@@ -437,7 +437,8 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
             "people who may press the buttons of every request, and who see spending and change "
             "limits in Home. Without `PUBLIC_URL` they are asked first when nobody knows whether "
             "something was created",
-            "people may press the buttons of their own requests only",
+            "the workspace's owners and admins may, where the scope `users:read` is granted; no "
+            "message names them",
             "U012AB3CD,U045EF6GH",
         ),
     ] = frozenset()

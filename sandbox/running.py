@@ -89,7 +89,12 @@ def _prefixed(prefix: str) -> App:
 
 
 def add_people(slack: SandboxSlack) -> None:
-    """Add a guest, and somebody of another organisation in a channel that is shared with it."""
+    """Add a guest, and somebody of another organisation in a channel that is shared with it.
+
+    The admin is one of the workspace, too.
+    """
+    admin = slack.user(_ADMIN)
+    slack.users[admin.id] = replace(admin, role="admin")
     slack.add_channel("partners")
     slack.change_channel("partners", is_ext_shared=True)
     slack.add_user("gus", title="Guest", guest="multi-channel", channels=["studio"])

@@ -82,7 +82,7 @@ class User:
 
     ``team`` and ``enterprise`` are other ones for people of other organisations, who are here
     through Slack Connect. A guest is ``is_restricted``, and in a single channel
-    ``is_ultra_restricted`` too: https://docs.slack.dev/reference/objects/user-object.
+    ``is_ultra_restricted`` too. An owner of the workspace is an admin too: https://docs.slack.dev/reference/objects/user-object.
     """
 
     id: str
@@ -95,6 +95,7 @@ class User:
     is_ultra_restricted: bool = False
     title: str = ""
     is_deactivated: bool = False
+    role: Literal["member", "admin", "owner"] = "member"
 
     @property
     def zone(self) -> ZoneInfo:

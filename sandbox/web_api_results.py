@@ -87,6 +87,8 @@ def user_json(workspace: Workspace, user: User) -> Json:
         "real_name": user.real_name,
         "deleted": user.is_deactivated,
         "is_bot": user == workspace.bot,
+        # Those who are deactivated have no role.
+        **({} if user.is_deactivated else _role(user)),
         "is_restricted": user.is_restricted,
         "is_ultra_restricted": user.is_ultra_restricted,
         # https://docs.slack.dev/apis/slack-connect: of another organisation, or not seen before.
@@ -94,6 +96,14 @@ def user_json(workspace: Workspace, user: User) -> Json:
         "tz": user.tz,
         "tz_offset": int(offset.total_seconds()) if offset else 0,
         "profile": {"real_name": user.real_name, "display_name": user.name},
+    }
+
+
+def _role(user: User) -> Json:
+    return {
+        "is_admin": user.role != "member",
+        "is_owner": user.role == "owner",
+        "is_primary_owner": user.role == "owner",
     }
 
 

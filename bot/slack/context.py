@@ -159,6 +159,7 @@ class HandlerContext:
     clock: Clock
     timings: Timings
     admins: frozenset[str]
+    """The ids that ``ADMIN_USERS`` names; see ``is_admin``."""
     access: Access
     installation: InstallationSource
     homes: OpenHomes
@@ -173,13 +174,25 @@ class HandlerContext:
         """Return the command of a kind of job, as people type it."""
         return f"/{self.command_prefix}{kind}"
 
-    def may_press(self, user: str, job: Job) -> bool:
-        """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
-        return user == job.user or user in self.admins
+    async def is_admin(self, user: str, within: timedelta | None = None) -> bool:
+        """Return whether a user is an admin: one of ``ADMIN_USERS``.
 
-    def may_see(self, user: str, channel: str, job: Job) -> bool:
+        Where that names nobody, the workspace's owners and admins are, if Slack says so in time: by
+        default within ``person_timeout``.
+        """
+        if self.admins:
+            return user in self.admins
+        wait = within or self.timings.person_timeout
+        deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        return await self.access.is_workspace_admin(user, deadline)
+
+    async def may_press(self, user: str, job: Job) -> bool:
+        """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
+        return user == job.user or await self.is_admin(user)
+
+    async def may_see(self, user: str, channel: str, job: Job) -> bool:
         """Return whether a user who asks in a channel may see a job: it is there, or theirs."""
-        return channel == job.channel or self.may_press(user, job)
+        return channel == job.channel or await self.may_press(user, job)
 
     def may_approve(self, user: str, job: Job) -> bool:
         """Return whether a user is asked to approve a job, and so may see all of it."""

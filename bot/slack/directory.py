@@ -135,6 +135,8 @@ class Person(Payload):
     )
     is_stranger: bool = Field(default=False, validation_alias=AliasPath("user", "is_stranger"))
     is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
+    is_admin: bool = Field(default=False, validation_alias=AliasPath("user", "is_admin"))
+    is_owner: bool = Field(default=False, validation_alias=AliasPath("user", "is_owner"))
     real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
     display_name: str = Field(
         default="", validation_alias=AliasPath("user", "profile", "display_name")
@@ -190,6 +192,10 @@ class Directory:
     async def person(self, user: str, deadline: float) -> Person | None:
         """Return what Slack says about a person, or at the deadline the last it said, if any."""
         return await self._people.get(user, deadline)
+
+    async def fresh_person(self, user: str, deadline: float) -> Person | None:
+        """Return what Slack has said lately about a person; None if it does not by the deadline."""
+        return await self._people.fresh(user, deadline, self._timings.person_max_age)
 
     async def names(self, ids: Iterable[str], deadline: float) -> dict[str, str]:
         """Return the names of those people and channels whose names are known by the deadline."""

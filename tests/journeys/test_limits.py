@@ -51,7 +51,7 @@ async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
 
         assert text == (
             "You've reached your limit of 2 requests in progress. Try again when one of them is "
-            "done. If you need more, ask the person who runs this bot."
+            "done. If you need more, ask a workspace admin."
         )
         assert world.created_count() == 1
         await world.request_video(world.ben)
@@ -150,7 +150,7 @@ async def test_a_person_may_make_so_many_requests_a_day(quiet_world: World) -> N
 
         assert text == (
             "You've reached your limit of 2 requests a day. It resets at 12:00 AM. If you need "
-            "more, ask the person who runs this bot."
+            "more, ask a workspace admin."
         )
         await make(world, world.ben, 2)
         text = await refused(world, world.ben)
@@ -173,7 +173,7 @@ async def test_all_people_together_may_make_so_many_requests_a_day(
 
         assert text == (
             "Your workspace has reached its limit of 2 requests a day. It resets at 12:00 AM. If "
-            "you need more, ask the person who runs this bot."
+            "you need more, ask a workspace admin."
         )
         await world.advance(hours=1)
         await make(world, world.ana)

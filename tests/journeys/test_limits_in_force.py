@@ -49,8 +49,8 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
         await limits.change(changes, "U0ADMIN", now)
         await form.submit({**VALUES, "script": "x" * 21})
         assert form.errors == {
-            "script": "The script has 21 characters. The limit is 20: shorten it, or ask the "
-            "person who runs this bot to raise the limit."
+            "script": "The script has 21 characters. The limit is 20: shorten it, or ask a "
+            "workspace admin to raise the limit."
         }
         await form.submit({"script": "x" * 20})
         assert not form.is_open

@@ -57,7 +57,7 @@ async def test_the_members_of_a_user_group_may_ask_as_slack_says(quiet_world: Wo
     async with world.running_bot(VIDEO_USERS=GROUP, callbacks=False):
         world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
         card = await world.request_video(world.ana)
-        refusal = "Only some people here can do that. Please ask the person who runs this bot."
+        refusal = "Only some people here can do that. Please ask a workspace admin."
         assert await told(world, world.ben) == refusal
         await world.request_replica(world.ben)
         assert len(world.calls("usergroups.users.list")) == 1, "one answer serves for a while"

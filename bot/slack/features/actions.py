@@ -243,9 +243,9 @@ async def find_job(
     if job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
     elif not (
-        ctx.may_press(action.user, job)
-        or (reads and ctx.may_approve(action.user, job))
-        or (is_shared and ctx.may_see(action.user, action.channel, job))
+        (reads and ctx.may_approve(action.user, job))
+        or (is_shared and action.channel == job.channel)
+        or await ctx.may_press(action.user, job)
     ):
         text = not_theirs(f"<@{job.user}>", what)
     else:
@@ -400,7 +400,7 @@ async def submit_id(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     metadata = submission.view.metadata(_IdMetadata)
     typed = submission.view.fields().get(_REMOTE_ID, "").strip()
     job = await ctx.store.jobs.fetch(metadata.job)
-    if job is None or not ctx.may_press(submission.user, job):
+    if job is None or not await ctx.may_press(submission.user, job):
         error: str | None = not_theirs("the person who asked")
     elif job.kind not in ctx.kinds:
         error = UNKNOWN_KIND

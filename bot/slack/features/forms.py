@@ -512,7 +512,7 @@ async def _stored(
     )
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:
-        sees_all = submission.user in ctx.admins
+        sees_all = await ctx.is_admin(submission.user)
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
     limits, deadline = request.limits, request.deadline
     membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
@@ -554,7 +554,7 @@ async def _refusal(
     if await _is_key_refused(ctx, deadline):
         return _KEY_REFUSED
     retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
-    is_theirs = retried is None or ctx.may_press(user, retried)
+    is_theirs = retried is None or await ctx.may_press(user, retried)
     return None if is_theirs else _NOT_YOUR_RETRY
 
 

@@ -50,9 +50,7 @@ from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
 
 _MAX_PAGE: Final = 10_000
 _LOG: Final = logging.getLogger(__name__)
-_ADMINS_ONLY: Final = (
-    "Only admins can change limits. Please ask one of them, or the person who runs this bot."
-)
+_ADMINS_ONLY: Final = "Only admins can change limits. Please ask one of them."
 _GROUPS_SCOPE: Final = "usergroups:read"
 _NOT_SHOWN: Final = "Only admins can see this. Please ask one of them."
 
@@ -106,7 +104,7 @@ async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form with the limits that are in force."""
     action = read(BlockAction, body)
     error: str | None = _ADMINS_ONLY
-    if action.user in ctx.admins:
+    if await ctx.is_admin(action.user):
         in_force = await ctx.store.limits.fetch()
         view = limits_form(in_force, await _groups(ctx))
         error = await ctx.open_view(action.trigger_id, view)
@@ -119,7 +117,7 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Have in force what an admin has changed in the form, or say why not."""
     submission = read(ViewSubmission, body)
     view, user = submission.view, submission.user
-    if user not in ctx.admins:
+    if not await ctx.is_admin(user):
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
         await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
         return
@@ -128,7 +126,7 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     changes = {name: None if text == settings[name] else text for name, text in filled.items()}
     try:
         await ctx.store.limits.change(
-            changes, user, ctx.clock.now(), shown=shown_in(view), homes=ctx.admins
+            changes, user, ctx.clock.now(), shown=shown_in(view), homes=ctx.admins | {user}
         )
     except InvalidLimits as error:
         mistakes = {block_id(name, view): said for name, said in error.mistakes.items()}
@@ -161,7 +159,7 @@ async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Show what everybody had created this month, with a menu of months."""
     action = read(BlockAction, body)
     error: str | None = _NOT_SHOWN
-    if action.user in ctx.admins:
+    if await ctx.is_admin(action.user):
         now = ctx.clock.now()
         view = spending_modal(await ctx.store.spending.of_month(now), now)
         error = await ctx.open_view(action.trigger_id, view)
@@ -173,7 +171,7 @@ async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Show another month."""
     action = read(BlockAction, body)
-    if (view := action.view) is not None and action.user in ctx.admins:
+    if (view := action.view) is not None and await ctx.is_admin(action.user):
         now = ctx.clock.now()
         month = month_named(view.fields().get(MONTH, ""), now)
         shown = spending_modal(await ctx.store.spending.of_month(month), now)
@@ -232,7 +230,7 @@ class HomePublisher:
         ctx, store = self._ctx, self._ctx.store
         found = await store.jobs.list_running_first(home.user, home.page * PAGE, PAGE + 1)
         replicas = store.replicas.find("", "", MAX_REPLICAS)
-        is_admin = home.user in ctx.admins
+        is_admin = await ctx.is_admin(home.user, ctx.timings.call_timeout)
         questions = (
             await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
         )

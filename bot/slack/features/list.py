@@ -133,11 +133,11 @@ async def show_status(
     )
     if job is not None and job.kind != kind.name:
         await ack_ephemeral(ack, _of_another_kind(ctx, job))
-    elif job is not None and not ctx.may_see(command.user, command.channel, job):
+    elif job is not None and not await ctx.may_see(command.user, command.channel, job):
         state = state_word(job, presenter).lower()
         text = f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
         await ack_ephemeral(ack, text)
-    elif job is None and not (command.user in ctx.admins or ctx.store.replicas.get(wanted)):
+    elif job is None and not (ctx.store.replicas.get(wanted) or await ctx.is_admin(command.user)):
         # It may be what was made for somebody, and deleted here since.
         await ack_ephemeral(
             ack,
@@ -205,7 +205,7 @@ async def current_status(
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
         await ctx.store.jobs.wake(job, ctx.clock.now())
-    elif reader not in ctx.admins:
+    elif not await ctx.is_admin(reader):
         # A replica that everybody can pick. For whom it was trained is not known any more.
         public = {name: text for name, text in snapshot.facts.items() if name in _PUBLIC}
         snapshot = replace(snapshot, reason="", facts=public)

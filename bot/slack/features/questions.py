@@ -114,7 +114,7 @@ async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
         job
         for key, job in found.items()
         if job is not None
-        and ctx.may_press(action.user, job)
+        and await ctx.may_press(action.user, job)
         and job.kind in ctx.kinds
         and _is_open(job, key)
     ]
@@ -200,7 +200,7 @@ async def _check(
 ) -> tuple[dict[str, str], bool]:
     """Return what is wrong with an answer, by block, and whether its id cannot be verified."""
     at_choice, at_id, job = _CHOICE + answer.key, _ID + answer.key, answer.job
-    if job is None or not ctx.may_press(user, job):
+    if job is None or not await ctx.may_press(user, job):
         return {at_choice: not_theirs("the person who asked")}, False
     if job.kind not in ctx.kinds:
         return {at_choice: UNKNOWN_KIND}, False

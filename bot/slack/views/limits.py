@@ -11,7 +11,7 @@ from bot.setting_values import LONGEST_SCRIPT
 from bot.slack.views.blocks import date, listed, time_of_day
 from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 
-OPERATOR: Final = "the person who runs this bot"
+OPERATOR: Final = "a workspace admin"
 """Who is asked where there are no admins."""
 NOT_CHECKED: Final = (
     "I couldn't check with Slack whether you can do that. Please try again in a moment."
