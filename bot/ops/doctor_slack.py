@@ -473,22 +473,19 @@ class _Trial:
         except OutsideError as failure:
             judge = error if scope == "chat:write" else warning
             if not isinstance(failure, Refused):
-                self.found.append(
-                    judge(
-                        name,
-                        *explain(failure, self._url, self._timings.call_timeout, "SLACK_API_URL"),
-                    )
-                )
-                return None
-            remedies = {
-                "missing_scope": f"It needs the scope {scope}. {_GRANT}",
-                "not_in_channel": _INVITE,
-                "channel_not_found": _INVITE,
-            }
-            remedy = remedies.get(
-                failure.code, "https://docs.slack.dev/reference/methods explains it."
-            )
-            self.found.append(judge(name, f"refused: {failure.code}", remedy))
+                limit = self._timings.call_timeout
+                found = judge(name, *explain(failure, self._url, limit, "SLACK_API_URL"))
+            elif failure.code == "channel_not_found":  # that is no fault of the bot's
+                found = warning(name, f"the channel {_GONE['C']}", _INVITE)
+            else:
+                remedies = {
+                    "missing_scope": f"It needs the scope {scope}. {_GRANT}",
+                    "not_in_channel": _INVITE,
+                }
+                elsewhere = "https://docs.slack.dev/reference/methods explains it."
+                remedy = remedies.get(failure.code, elsewhere)
+                found = judge(name, f"refused: {failure.code}", remedy)
+            self.found.append(found)
             return None
         self.found.append(ok(name, "allowed"))
         return answer
