@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from bot.clock import Clock, SystemClock
-from sandbox import web_api, web_api_arguments
+from sandbox import app_manifests, web_api, web_api_arguments
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
@@ -115,6 +115,8 @@ class SandboxSlack(Workspace):
             https://docs.slack.dev/interactivity/implementing-slash-commands.
         sent_events: the payloads of the events that were sent; see ``sandbox.events``.
         wire: the last requests, both ways.
+        configuration_token: that for app configurations.
+        created_apps: the manifests of the apps that were created with it.
     """
 
     def __init__(
@@ -128,6 +130,8 @@ class SandboxSlack(Workspace):
         super().__init__(clock, set(scopes))
         self.signing_secret = signing_secret
         self.bot_token = bot_token
+        self.configuration_token = f"{app_manifests.TOKEN}1-sandbox"
+        self.created_apps: list[Json] = []
         self.request_url = ""
         self.response_timeout = RESPONSE_TIMEOUT
         self.calls: list[Call] = []
@@ -142,6 +146,7 @@ class SandboxSlack(Workspace):
         self.wire = Wire(clock)
         self.socket_mode = SocketMode(APP)
         self.wire.secrets |= {bot_token, signing_secret, self.socket_mode.app_token}
+        self.wire.secrets.add(self.configuration_token)
         self._response_urls: dict[str, _ResponseUrl] = {}
         self._limits = RateLimits(clock)
         self._scheduler = Scheduler(clock)
@@ -278,6 +283,9 @@ class SandboxSlack(Workspace):
             if method == OPEN or token.startswith("xapp-"):
                 self.socket_mode.authenticate(method, token)
                 return self.socket_mode.open(self.url)
+            if method == app_manifests.CREATE or token.startswith("xoxe"):
+                app_manifests.authenticate(method, token, self.configuration_token)
+                return self._create_app(arguments)
             self._authenticate(token)
             if self.rate_limits:
                 self._slow_down(method, str(arguments.get("channel")))
@@ -345,6 +353,15 @@ class SandboxSlack(Workspace):
             return web.json_response(body, status=status, headers=headers)
 
         return await respond(request, fault, answer, self._scheduler)
+
+    def _create_app(self, arguments: Json) -> Json:
+        """Create the app: where its manifest says, Slack's requests go from then on."""
+        answer, manifest = app_manifests.created(arguments, signing_secret=self.signing_secret)
+        self.created_apps.append(manifest)
+        settings = manifest.get("settings", {})
+        self.socket_mode.enabled = bool(settings.get("socket_mode_enabled"))
+        self.request_url = settings.get("event_subscriptions", {}).get("request_url", "")
+        return answer
 
     def _authenticate(self, token: str) -> None:
         if not token:

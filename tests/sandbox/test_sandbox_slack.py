@@ -590,3 +590,48 @@ async def test_an_answer_after_three_seconds_does_not_count(
     assert answer.status is None
     assert answer.message
     assert "operation_timeout" in answer.message.text
+
+
+async def test_an_app_is_created_from_a_manifest_that_slack_accepts(slack: SandboxSlack) -> None:
+    async def create(token: str, manifest: object) -> Json:
+        call = slack.session.post(
+            f"{slack.api_url}apps.manifest.create",
+            json={"manifest": manifest},
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+        )
+        async with call as answer:
+            return dict(await answer.json())
+
+    token, named = slack.configuration_token, {"display_information": {"name": "Videos"}}
+    for other, code in (
+        ("", "not_authed"),
+        (slack.bot_token, "not_allowed_token_type"),
+        ("xoxe-1-refresh", "not_allowed_token_type"),
+        ("xoxe.xoxp-1-expired", "invalid_auth"),
+    ):
+        assert (await create(other, json.dumps(named)))["error"] == code
+    assert (await create(token, None))["error"] == "invalid_arguments"
+    assert (await create(token, named))["error"] == "invalid_arguments", "it is a text"
+    over_http = {"event_subscriptions": {}, "interactivity": {"is_enabled": True}}
+    for manifest, pointers in (
+        ("{", ["/"]),
+        (json.dumps({}), ["/display_information/name"]),
+        (json.dumps(named | {"surprise": 1}), ["/"]),
+        (
+            json.dumps(named | {"settings": over_http}),
+            ["/settings/event_subscriptions", *["/settings/interactivity"] * 2],
+        ),
+    ):
+        answer = await create(token, manifest)
+        assert answer["error"] == "invalid_manifest"
+        assert [each["pointer"] for each in answer["errors"]] == pointers
+    assert slack.created_apps == []
+    answer = await create(token, json.dumps(named))
+    assert answer["ok"]
+    assert answer["credentials"]["signing_secret"] == slack.signing_secret
+    assert {"app_id", "oauth_authorize_url"} <= answer.keys()
+    assert slack.created_apps == [named]
+    wrong = await slack.session.post(
+        f"{slack.api_url}auth.test", headers={"Authorization": f"Bearer {token}"}
+    )
+    assert (await wrong.json())["error"] == "not_allowed_token_type"
