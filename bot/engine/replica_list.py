@@ -71,7 +71,7 @@ class ReplicaList:
         try:
             if not await table.claim_list(kind.name, now, interval):
                 return
-            listed, complete = await self._read(kind)
+            listed, complete = await read_list(self._service, kind, self._drift)
             found = [each for each in listed if is_replica_id(each.remote_id)]
             await table.learn_listed(found, now, complete=complete)
         except (OutsideError, Unreadable) as error:
@@ -83,29 +83,32 @@ class ReplicaList:
         except DatabaseError as error:
             _LOG.warning("the service's replicas are not stored", extra={"reason": str(error)})
 
-    async def _read(self, kind: Kind) -> tuple[Sequence[Snapshot], bool]:
-        """Return what is listed of a kind, up to 500 items, and whether that is all of it.
 
-        Raises:
-            OutsideError, Unreadable: not all of it could be read.
-        """
-        found: dict[str, Snapshot] = {}
-        unreadable, ends = False, False
-        for number in range(1, _MAX_PAGES + 1):
-            with self._drift.watching(kind):
-                answer = await self._service.list_page(kind.path, page=number, limit=_ITEMS)
-                items = [_item(kind, each) for each in _list_in(kind, answer)]
-            if None in items:
-                self._drift.note(kind.name, Drift(DriftType.UNREADABLE, "list"))
-                unreadable = True
-            new = {each.remote_id: each for each in items if each and each.remote_id not in found}
-            found |= new
-            total = _total_in(answer)
-            if not new or len(found) == total:
-                # A service that knows no pages repeats the first, whatever comes after it.
-                ends = not any(items) or total is None or len(found) >= total
-                break
-        return [*found.values()], ends and not unreadable
+async def read_list(
+    service: VideoService, kind: Kind, drift: DriftLog
+) -> tuple[Sequence[Snapshot], bool]:
+    """Return what the service lists of a kind, up to 500 items, and whether that is all of it.
+
+    Raises:
+        OutsideError, Unreadable: not all of it could be read.
+    """
+    found: dict[str, Snapshot] = {}
+    unreadable, ends = False, False
+    for number in range(1, _MAX_PAGES + 1):
+        with drift.watching(kind):
+            answer = await service.list_page(kind.path, page=number, limit=_ITEMS)
+            items = [_item(kind, each) for each in _list_in(kind, answer)]
+        if None in items:
+            drift.note(kind.name, Drift(DriftType.UNREADABLE, "list"))
+            unreadable = True
+        new = {each.remote_id: each for each in items if each and each.remote_id not in found}
+        found |= new
+        total = _total_in(answer)
+        if not new or len(found) == total:
+            # A service that knows no pages repeats the first, whatever comes after it.
+            ends = not any(items) or total is None or len(found) >= total
+            break
+    return [*found.values()], ends and not unreadable
 
 
 def _list_in(kind: Kind, answer: Any) -> Sequence[Any]:  # noqa: ANN401 - any JSON

@@ -21,11 +21,27 @@ import aiohttp
 import httpx
 
 from bot.clock import Clock, SystemClock
+from bot.engine.replica_list import read_list
 from bot.errors import OutsideError
+from bot.kinds import Unreadable
+from bot.kinds.answers import DriftLog
+from bot.kinds.replica import Replica
 from bot.masking import Mask
+from bot.metrics import Metrics
 from bot.ops.doctor_database import check_database
 from bot.ops.doctor_slack import check_people, check_slack, try_posting
-from bot.ops.finding import POSTING, SETTINGS, Finding, error, explain, ok, sentence, split, warning
+from bot.ops.finding import (
+    POSTING,
+    SETTINGS,
+    Finding,
+    error,
+    explain,
+    ok,
+    sentence,
+    shown,
+    split,
+    warning,
+)
 from bot.service import client as service_client
 from bot.service import errors as service_errors
 from bot.settings import (
@@ -93,14 +109,14 @@ async def examine(
             checks.append((POSTING, try_posting(settings, post_to, timings)))
     for finding in found:
         yield replace(finding.cleaned(str), area=SETTINGS)
-    async with contextlib.AsyncExitStack() as stack:
-        tasks = []
-        for area, check in checks:
-            is_limited = area not in {"database", POSTING}
-            limit = timings.call_timeout * _CHECK_TIMEOUT if is_limited else None
-            task = asyncio.create_task(_collected(area, check, limit))  # noqa: TID251 - ends here
-            stack.callback(task.cancel)
-            tasks.append(task)
+    limit = timings.call_timeout * _CHECK_TIMEOUT
+    async with asyncio.TaskGroup() as group:  # those that are not waited for end with it
+        tasks = [
+            group.create_task(
+                _collected(area, check, None if area in {"database", POSTING} else limit)
+            )
+            for area, check in checks
+        ]
         for (area, _), task in zip(checks, tasks, strict=True):
             for finding in await task:
                 yield replace(finding.cleaned(mask), area="bot" if finding.name == "bot" else area)
@@ -286,6 +302,21 @@ async def read_unknown(
         cause = explain(failure, url, timings.call_timeout, "VIDEO_API_URL")
         return error(_SERVICE, *cause), None
     return _judge_service(response, body, mask, clock), response.status_code
+
+
+async def list_replicas(
+    url: str, key: str, proxy: str | None, timings: Timings, clock: Clock, *, mask: Mask
+) -> list[str] | None:
+    """Return the names of the account's replicas; None if the service does not list them."""
+    async with service_client.connect(proxy) as clients:
+        service = service_client.VideoService(
+            url, key, mask=mask, clients=clients, clock=clock, timings=timings
+        )
+        with contextlib.suppress(OutsideError, Unreadable):
+            found, _ = await read_list(service, Replica(), DriftLog(Metrics()))
+            names = (each.facts.get("replica_name", each.remote_id) for each in found)
+            return sorted(shown(each, mask) for each in names)
+    return None
 
 
 def _judge_service(response: httpx.Response, body: bytes, mask: Mask, clock: Clock) -> Finding:

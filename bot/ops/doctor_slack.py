@@ -7,6 +7,7 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
@@ -20,6 +21,7 @@ from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.slack.installation import fetch_installation
 from bot.slack.outbox.find import CANNOT_LOOK
+from bot.slack.payloads import Payload
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.views.blocks import Json
 from bot.store.inspection import stored_installation, stored_limit_changes
@@ -126,6 +128,42 @@ async def try_app_token(token: str, connection: ConnectionSettings, timings: Tim
                 "Information, App-Level Tokens), and see that Socket Mode is on in the Slack app.",
             )
     return ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
+
+
+class CreatedApp(Payload):
+    """The answer of apps.manifest.create, as far as it is used."""
+
+    app_id: str
+    signing_secret: str = Field(
+        repr=False, validation_alias=AliasPath("credentials", "signing_secret")
+    )
+
+
+async def create_app(
+    token: str, manifest: str, connection: ConnectionSettings, timings: Timings
+) -> tuple[Finding, CreatedApp | None]:
+    """Create the app of a manifest, which is JSON, and return it; None if Slack does not.
+
+    The token is one for app configurations:
+    https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests. Slack installs no app
+    by it, and the address for that in its answer is for apps that have a redirect URL:
+    https://docs.slack.dev/reference/methods/apps.manifest.create
+    """
+    async with _client(connection, token) as client:
+        try:
+            async with translated(timings.call_timeout):
+                answer = await client.api_call("apps.manifest.create", json={"manifest": manifest})
+                app = CreatedApp.model_validate(answer.data)
+        except OutsideError as failure:
+            return _failed(
+                failure,
+                connection,
+                timings,
+                name="Slack app",
+                message="Slack did not create it",
+                remedy="A token lasts twelve hours: generate another one, or press Enter.",
+            ), None
+    return ok("Slack app", "created"), app
 
 
 def _failed(

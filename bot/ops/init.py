@@ -30,9 +30,9 @@ from bot.clock import SystemClock
 from bot.errors import OperatorError
 from bot.masking import Mask
 from bot.ops import doctor, terminal
-from bot.ops.doctor import read_unknown
-from bot.ops.doctor_slack import try_app_token, try_bot_token
-from bot.ops.finding import CheckState, Finding, report
+from bot.ops.doctor import list_replicas, read_unknown
+from bot.ops.doctor_slack import CreatedApp, create_app, try_app_token, try_bot_token
+from bot.ops.finding import CheckState, Finding, report, sentence
 from bot.ops.manifest import manifest, read
 from bot.settings import (
     ENV_FILE,
@@ -148,27 +148,23 @@ def quoted(text: str) -> str:
 
 _T = TypeVar("_T")
 _ABOUT: Final = Settings.table()
-#: All settings that are asked for, in the order in which they are written.
-ASKED: Final = (
-    "SLACK_BOT_TOKEN",
-    "SLACK_APP_TOKEN",
-    "SLACK_SIGNING_SECRET",
-    "PUBLIC_URL",
-    "COMMAND_PREFIX",
-    "ADMIN_USERS",
-    "VIDEO_API_URL",
-    "VIDEO_API_KEY",
+#: What has a good answer: it is taken from the environment, or as it is, and not asked for.
+_TAKEN: Final = ("PUBLIC_URL", "COMMAND_PREFIX", "ADMIN_USERS")
+#: In the order in which they are written.
+_WRITTEN: Final = (
+    *("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", *_TAKEN),
+    *("VIDEO_API_URL", "VIDEO_API_KEY"),
 )
-_OPTIONAL: Final = ("COMMAND_PREFIX", "ADMIN_USERS")
-# What stands for no value.
-_NONE: Final = frozenset({"none", "-"})
 _OFFER_AFTER: Final = 3  # tries: then it may go on with what was found wrong
+_MAX_NAMED: Final = 5  # replicas
 
-#: The form without a manifest.
-NEW_APP: Final = "https://api.slack.com/apps?new_app=1"
+_APPS: Final = "https://api.slack.com/apps"
 
 # Allowed as they are in a query: https://www.rfc-editor.org/rfc/rfc3986#section-3.4
 _NOT_ENCODED: Final = "/:@,"
+
+# https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests#config-tokens
+_CONFIGURATION_TOKEN: Final = "xoxe.xoxp-"  # noqa: S105 - how one begins
 
 _TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
 
@@ -205,7 +201,7 @@ def link(manifest: str) -> str:
     page about it is https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests.
     """
     short = json.dumps(read(manifest), separators=(",", ":"))
-    return f"{NEW_APP}&manifest_json={quote(short, safe=_NOT_ENCODED)}"
+    return f"{_APPS}?new_app=1&manifest_json={quote(short, safe=_NOT_ENCODED)}"
 
 
 # ── The steps ────────────────────────────────────────────────────────────────────────────────────
@@ -229,25 +225,23 @@ class Wizard:
         self._known = {
             name: text
             for name, text in known.items()
-            if name in ASKED and not Settings.mistake(name, text)
+            if name in _WRITTEN and not Settings.mistake(name, text)
         }
-        given = {name: environ[name] for name in ASKED if environ.get(name, "").strip()}
-        # Empty in the environment, what may be left out is left out.
-        given |= {name: "" for name in _OPTIONAL if name in environ and name not in given}
-        if is_silent:
-            given = dict.fromkeys(_OPTIONAL, "") | self._known | given
-        self._given = given
+        given = {name: environ[name] for name in _WRITTEN if environ.get(name, "").strip()}
+        self._given = self._known | given if is_silent else given
         self._is_silent = is_silent
         self._connection = ConnectionSettings.read({**known, **environ})
         self._port = {**known, **environ}.get("PORT", "3000")
+        self._may_list = "VIDEO_API_LISTS" not in {**known, **environ} and not (is_silent and known)
         self._values: dict[str, str] = {}
-        self.uses_socket_mode = True
-        self._numbers = count(1)
+        ways = given if {"SLACK_APP_TOKEN", "PUBLIC_URL"} & given.keys() else self._known
+        self.uses_socket_mode = "SLACK_APP_TOKEN" in ways or "PUBLIC_URL" not in ways
+        self.replicas: list[str] | None = None
+        """The names of the account's replicas; None if they are not known."""
 
     def missing(self) -> list[str]:
         """Return the names of the settings that are needed and not known."""
-        is_socket = "SLACK_APP_TOKEN" in self._given or "PUBLIC_URL" not in self._given
-        secret = "SLACK_APP_TOKEN" if is_socket else "SLACK_SIGNING_SECRET"
+        secret = "SLACK_APP_TOKEN" if self.uses_socket_mode else "SLACK_SIGNING_SECRET"
         needed = ("VIDEO_API_URL", "VIDEO_API_KEY", "SLACK_BOT_TOKEN", secret)
         return [name for name in needed if name not in self._given]
 
@@ -258,17 +252,28 @@ class Wizard:
             SetupError: something is wrong, and nobody can be asked.
             click.Abort: the person ended it.
         """
+        for name in _TAKEN:
+            self._values[name] = self._answer(name) or self._known.get(name, "")
         if not self._is_silent:
-            terminal.say("Set up Replica Videos in your Slack workspace. It takes a few minutes.")
             terminal.say(
-                "Press Enter to take what is in [brackets]. Ctrl-C stops: nothing is written "
-                "before the end."
+                "Set up Replica Videos in your Slack workspace. It takes a few minutes. Press "
+                "Enter to take what is in [brackets]. Ctrl-C stops: nothing is written before the "
+                "end."
             )
-        self._connect()
+            terminal.say(
+                "Slack needs no public address of the bot: it works on a laptop and behind a "
+                "firewall (Socket Mode). To have Slack call an https address of yours instead, "
+                "press Ctrl-C and set PUBLIC_URL."
+                if self.uses_socket_mode
+                else f"Slack will call {self._values['PUBLIC_URL']}. A proxy or your host has to "
+                f"pass what arrives there to the bot: port {self._port}, without TLS."
+            )
         self._service()
         self._app()
         self._tokens()
-        wanted = {name: self._values.get(name) or None for name in ASKED}
+        wanted = {name: self._values.get(name) or None for name in _WRITTEN}
+        if self._may_list and self.replicas is not None:
+            wanted["VIDEO_API_LISTS"] = "yes"
         # What the other way needs stays as it is, but for what would switch to it. In Socket Mode,
         # a public address is for callbacks.
         left = ("SLACK_SIGNING_SECRET", "PUBLIC_URL") if self.uses_socket_mode else ()
@@ -276,37 +281,11 @@ class Wizard:
 
     # ── Steps ─────────────────────────────────────────────────────────────────────────────────
 
-    def _connect(self) -> None:
-        self._heading("How Slack reaches the bot")
-        if "SLACK_APP_TOKEN" in self._given or self._is_silent:
-            self.uses_socket_mode = "SLACK_APP_TOKEN" in self._given
-        elif "PUBLIC_URL" in self._given:
-            self.uses_socket_mode = False
-        else:
-            terminal.say(
-                "Socket Mode needs no public address: it works on a laptop and behind a firewall. "
-                "Without it, Slack calls the bot at an https address of yours."
-            )
-            is_known = "SLACK_APP_TOKEN" in self._known or "PUBLIC_URL" not in self._known
-            self.uses_socket_mode = terminal.confirm("Use Socket Mode?", default=is_known)
-        if self.uses_socket_mode and "PUBLIC_URL" not in self._given:
-            return
-        self._values["PUBLIC_URL"] = self._text(
-            "PUBLIC_URL", "The bot's address, such as https://bot.example.com"
-        )
-        self._explain(
-            "PUBLIC_URL",
-            f"A proxy or your host has to pass what arrives there to the bot: port {self._port}, "
-            "without TLS.",
-        )
-
     def _service(self) -> None:
-        self._heading("Video service")
+        terminal.heading("Video service")
         question = "The service's address, such as https://videos.example.com"
-        self._explain(
-            "VIDEO_API_URL", "You need the address of your video service and a key for it."
-        )
-        url = self._text("VIDEO_API_URL", question)
+        known = self._known.get("VIDEO_API_URL", "")
+        url = self._answer("VIDEO_API_URL") or self._typed("VIDEO_API_URL", question, known)
         key = self._secret("VIDEO_API_KEY")
         for tries in count(1):
             proxy, mask = self._connection.proxy_for(url), Mask([key])
@@ -321,70 +300,64 @@ class Wizard:
             else:
                 url = self._typed("VIDEO_API_URL", question, url)
         self._values |= {"VIDEO_API_URL": url, "VIDEO_API_KEY": key}
+        listing = list_replicas(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
+        self.replicas = asyncio.run(listing)
+        if self.replicas:
+            number, named = len(self.replicas), ", ".join(self.replicas[:_MAX_NAMED])
+            more = f" and {number - _MAX_NAMED} more" if number > _MAX_NAMED else ""
+            plural = "" if number == 1 else "s"
+            terminal.good(f"Your account has {number} replica{plural}: {named}{more}.")
 
     def _app(self) -> None:
-        self._heading("The Slack app")
-        self._explain(
-            "COMMAND_PREFIX",
-            "Command names are not reserved in Slack: if another app has /video too, the one that "
-            "was installed last gets it. With the prefix acme-, yours are /acme-video and "
-            "/acme-replica.",
-        )
-        self._values["COMMAND_PREFIX"] = self._text("COMMAND_PREFIX", "Prefix of the commands")
-        self._explain(
-            "ADMIN_USERS",
-            "Admins can use the buttons on everyone's requests. To find your member ID, open your "
-            "profile in Slack, click the three dots, then Copy member ID.",
-        )
-        self._values["ADMIN_USERS"] = self._text(
-            "ADMIN_USERS", "Admins' member IDs, with commas between them"
-        )
-        if self._is_silent:
+        if "SLACK_BOT_TOKEN" in {**self._known, **self._given}:
             return
-        if terminal.confirm(
-            "Create the app in Slack now?", default="SLACK_BOT_TOKEN" not in self._known
-        ):
-            self._create_app()
-        else:
-            terminal.say(
-                "If your app was made with other answers: `python -m bot manifest` prints what to "
-                "paste under App Manifest in its sidebar."
-            )
-
-    def _create_app(self) -> None:
+        terminal.heading("The Slack app")
         settings = ManifestSettings.read(self._values)
         text = manifest(settings, socket_mode=self.uses_socket_mode)
-        self._heading("Create the app")
         address = link(text)
-        terminal.say("This link opens Slack's form, with everything filled in:")
+        terminal.say("This link opens Slack's form for a new app, with everything filled in:")
         click.echo(f"\n{address}\n")
-        if terminal.confirm("Open it in your browser?", default=True):
-            webbrowser.open(address)
-        with tempfile.TemporaryDirectory(prefix="replica-videos-") as folder:
-            path = Path(folder) / "manifest.yml"
-            path.write_text(text, encoding="utf-8")
+        if (app := self._created(text)) is not None:
+            self._given["SLACK_SIGNING_SECRET"] = app.signing_secret
+            address = f"{_APPS}/{quote(app.app_id, safe='')}/install-on-team"
+            click.echo(f"\n{address}\n")
+        else:
             terminal.say("1. Pick your workspace. Click Next, then Create.")
+        webbrowser.open(address)
+        terminal.say(
+            "2. In the sidebar: Install App > Install to Workspace > Allow. If it says Request "
+            "to Install, an admin of the workspace has to approve the app first."
+        )
+        if app is None:
+            socket = " --json" if self.uses_socket_mode else ""
             terminal.say(
-                "2. In the sidebar: Install App > Install to Workspace > Allow. If it says Request "
-                "to Install, an admin of the workspace has to approve the app first."
+                "No form, or an empty one? Choose From a manifest, and paste what this prints: "
+                f"{_python()} -m bot manifest{socket}"
             )
-            terminal.say(
-                f"No form, or an empty one? Open {NEW_APP}, choose From a manifest, and paste the "
-                f"content of {path} under YAML."
-            )
-            if not self.uses_socket_mode:
-                terminal.say(
-                    "If Slack says that the request URL isn't verified, leave that for later: the "
-                    "bot has to run first."
-                )
-            terminal.say(
-                "An icon for the app is in docs/pictures/icon.png: add it under Basic Information "
-                "> Display Information."
-            )
-            terminal.ask("Press Enter once the app is installed:")
+        terminal.say(
+            "An icon for the app is in docs/pictures/icon.png: add it under Basic Information > "
+            "Display Information."
+        )
+
+    def _created(self, text: str) -> CreatedApp | None:
+        """Return what Slack says of the app that it has created; None to have it done by hand.
+
+        The token for it is kept nowhere.
+        """
+        question = "Press Enter to open it, or paste an app configuration token (not shown):"
+        while token := terminal.ask(question, hidden=True):
+            if not token.startswith(_CONFIGURATION_TOKEN):
+                terminal.bad(f"That is no app configuration token: {_CONFIGURATION_TOKEN}...")
+                continue
+            creating = create_app(token, json.dumps(read(text)), self._connection, _TIMINGS)
+            found, app = self._wait_for(creating)
+            self._show(found.cleaned(Mask([token])))
+            if app is not None:
+                return app
+        return None
 
     def _tokens(self) -> None:
-        self._heading("The app's tokens")
+        terminal.heading("The app's tokens")
         self._checked_secret("SLACK_BOT_TOKEN", try_bot_token)
         if self.uses_socket_mode:
             self._checked_secret("SLACK_APP_TOKEN", try_app_token)
@@ -392,46 +365,30 @@ class Wizard:
             self._values["SLACK_SIGNING_SECRET"] = self._secret("SLACK_SIGNING_SECRET")
             terminal.good("It looks right. Slack's first request will show whether it is.")
 
-    def _explain(self, name: str, text: str) -> None:
-        if name not in self._given and not self._is_silent:
-            terminal.say(text)
-
-    def _heading(self, text: str) -> None:
-        if not self._is_silent:
-            terminal.heading(f"{next(self._numbers)}. {text}")
-
     # ── Questions ─────────────────────────────────────────────────────────────────────────────
-
-    def _text(self, name: str, question: str) -> str:
-        """Return a setting as the environment says it, or as it is typed."""
-        text = self._answer(name)
-        return self._typed(name, question, self._known.get(name, "")) if text is None else text
 
     def _answer(self, name: str) -> str | None:
         """Return what is given for a setting; None if that is nothing, or not valid.
 
         Raises:
-            SetupError: it is not valid, and nobody can be asked.
+            SetupError: it is not valid, and is not asked for.
         """
         if name not in self._given:
             return None
         text = normal(name, self._given[name])
         if not text or (mistake := mistake_in(name, text, self._values)) is None:
             return text
-        if self._is_silent:
+        if self._is_silent or name in _TAKEN:
             raise SetupError(f"{name}: {mistake}")
         terminal.bad(f"{name} in the environment: {mistake}")
         return None
 
     def _typed(self, name: str, question: str, known: str, *, hidden: bool = False) -> str:
         """Ask until the answer is valid; Enter takes what is known."""
-        default = known or ("none" if name in _OPTIONAL else "")
-        asked = question if default and not hidden else f"{question}:"
+        asked = question if known and not hidden else f"{question}:"
         while True:
-            typed = terminal.ask(asked, "" if hidden else default, hidden=hidden)
-            text = normal(name, typed) or default
-            if name in _OPTIONAL and text.casefold() in _NONE:
-                return ""
+            typed = terminal.ask(asked, "" if hidden else known, hidden=hidden)
+            text = normal(name, typed) or known
             if not text:
                 nothing = "Nothing arrived. Paste it once more, then press Enter."
                 terminal.bad(nothing if hidden else "This one is needed.")
@@ -455,8 +412,8 @@ class Wizard:
 
     def _secret(self, name: str) -> str:
         """Return a secret as the environment says it, or as it is typed."""
-        where = _ABOUT[name].where
-        self._explain(name, f"{where[0].upper()}{where[1:]}.")
+        if name not in self._given:
+            terminal.say(sentence(_ABOUT[name].where))
         return self._answer(name) or self._typed_secret(name)
 
     def _typed_secret(self, name: str) -> str:
@@ -466,13 +423,15 @@ class Wizard:
 
     def _settled(self, found: Finding, name: str, tries: int, *, is_accepted: bool) -> bool:
         """Show what a check found; return whether to go on with what was checked."""
-        said = f"{found.name}: {found.message}. {found.remedy}".rstrip()
         if not is_accepted and self._is_silent:
-            raise SetupError(f"{_ABOUT[name].title}: {said}")
-        (terminal.good if found.state is CheckState.OK else terminal.bad)(said)
+            raise SetupError(f"{_ABOUT[name].title}: {_said(found)}")
+        self._show(found)
         return is_accepted or (
             tries >= _OFFER_AFTER and terminal.confirm("Go on with it anyway?", default=False)
         )
+
+    def _show(self, found: Finding) -> None:
+        (terminal.good if found.state is CheckState.OK else terminal.bad)(_said(found))
 
     def _wait_for(self, check: Coroutine[Any, Any, _T]) -> _T:
         async def announced() -> _T:
@@ -481,6 +440,10 @@ class Wizard:
             return await check
 
         return asyncio.run(announced())
+
+
+def _said(found: Finding) -> str:
+    return f"{found.name}: {found.message}. {found.remedy}".rstrip()
 
 
 # ── From the first question to the end ───────────────────────────────────────────────────────────
@@ -517,8 +480,7 @@ def run() -> int:
     if not is_written:
         terminal.say("Nothing was written.")
         return 1
-    prefix = values.get("COMMAND_PREFIX") or ""
-    return _finish(prefix, is_new=not file.exists, uses_socket_mode=wizard.uses_socket_mode)
+    return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=not file.exists)
 
 
 def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) -> bool:
@@ -549,16 +511,21 @@ def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) 
     return True
 
 
-def _finish(prefix: str, *, is_new: bool, uses_socket_mode: bool) -> int:
+def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
     terminal.heading("Check")
     findings = asyncio.run(report(doctor.examine_deployment(), in_full=False))
     is_ok = all(finding.ok for finding in findings)
     terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
     click.echo(f"    {_python()} -m bot serve\n")
     restart = "" if is_new else "If it is running, restart it. "
-    terminal.say(f"{restart}Then type /{prefix}video help in Slack.")
-    terminal.say("In a private channel, invite it first: /invite @replica-videos")
-    if not uses_socket_mode:
+    terminal.say(f"{restart}Then make your first video: type {slash}video Hello team in Slack.")
+    if not wizard.replicas:
+        terminal.say(
+            f"It needs a replica: {slash}replica add <id> adds one that your account has, and "
+            f"{slash}replica trains a new one."
+        )
+    terminal.say("In a private channel, invite the bot first: /invite @replica-videos")
+    if not wizard.uses_socket_mode:
         terminal.say(
             "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "
             "verified, click Retry there."

@@ -23,7 +23,6 @@ from tests.ops.typist import (
     CTRL_D,
     HIDDEN,
     Outside,
-    answer_questions_about_the_app,
     answer_service,
     at_terminal,
     environment,
@@ -35,6 +34,7 @@ from tests.ops.typist import (
 API_KEY: Final = f"API key ({HIDDEN}"
 BOT_TOKEN: Final = f"Bot User OAuth Token ({HIDDEN}"
 SIGNING_SECRET: Final = f"Signing Secret ({HIDDEN}"
+OPEN_FORM: Final = f"Press Enter to open it, or paste an app configuration token ({HIDDEN}"
 
 
 @pytest.fixture
@@ -48,18 +48,16 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
     began = time.monotonic()
     slack, port = outside.slack, str(free_port())
     url = f"http://127.0.0.1:{port}"
-    with at_terminal(outside.folder, "init", SLACK_API_URL=slack.api_url, PORT=port) as typist:
-        if mode == HTTP:
-            await typist.answers("Use Socket Mode? [Y/n]", "n")
-            await typist.answers("The bot's address, such as https://bot.example.com:", f"{url}/")
-        else:
-            await typist.answers("Use Socket Mode? [Y/n]")
+    where = {"SLACK_API_URL": slack.api_url, "PORT": port}
+    for number, name in enumerate(["Anna", "Ben", "Kim"]):
+        outside.service.add_replica(f"r-{number}", name)
+    if mode == HTTP:
+        where["PUBLIC_URL"] = f"{url}/"
+    with at_terminal(outside.folder, "init", **where) as typist:
         await answer_service(typist, outside)
-        await answer_questions_about_the_app(typist)
-        await typist.answers("Create the app in Slack now? [Y/n]")
-        await typist.answers("Open it in your browser? [Y/n]", "n")
+        await typist.sees("ok: Your account has 3 replicas: Anna, Ben, Kim.")
+        await typist.answers(OPEN_FORM)
         await typist.sees("docs/pictures/icon.png")
-        await typist.answers("Press Enter once the app is installed:")
         await typist.answers(BOT_TOKEN, slack.bot_token)
         await typist.sees("Slack: replica-videos in Sandbox")
         if mode == HTTP:
@@ -73,7 +71,10 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
             await typist.answers(f"App-Level Token ({HIDDEN}", app_token)
             await typist.sees("Slack accepts SLACK_APP_TOKEN")
         await typist.sees("-m bot serve")
+        await typist.sees("Then make your first video: type /video Hello team in Slack.")
         assert await typist.ends() == 0
+    assert "\nVIDEO_API_LISTS=yes\n" in outside.env_file.read_text()
+    assert "needs a replica" not in typist.shown
     # On lines of their own, for copying.
     assert re.search(r"^ *\S+ -m bot serve\s*$", typist.shown, re.MULTILINE)
     outside.check_hidden(typist)
@@ -97,6 +98,53 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
         assert answer.ok
         assert ana.modal is not None
     assert time.monotonic() - began < 120
+
+
+@pytest.mark.parametrize("mode", [HTTP, SOCKET_MODE])
+async def test_a_configuration_token_creates_the_app_and_is_kept_nowhere(
+    outside: Outside, mode: str
+) -> None:
+    slack, token = outside.slack, outside.slack.configuration_token
+    where = {"SLACK_API_URL": slack.api_url, "COMMAND_PREFIX": "acme-"}
+    if mode == HTTP:
+        where["PUBLIC_URL"] = "https://bot.example.com"
+    with at_terminal(outside.folder, "init", **where) as typist:
+        await answer_service(typist, outside)
+        await typist.answers(OPEN_FORM, "xoxe.xoxp-1-4f00ta9e")
+        await typist.sees("Slack did not create it (invalid_auth)")
+        await typist.answers(OPEN_FORM, f" '{token}' ")
+        await typist.sees("Slack app: created")
+        await typist.sees("https://api.slack.com/apps/A0SANDBOX/install-on-team")
+        await typist.answers(BOT_TOKEN, slack.bot_token)
+        if mode == SOCKET_MODE:
+            await typist.answers(f"App-Level Token ({HIDDEN}", slack.socket_mode.app_token)
+        await typist.sees("It needs a replica: /acme-replica add <id>")
+        assert await typist.ends() == 0
+    outside.check_hidden(typist)
+    assert token not in typist.shown + outside.env_file.read_text()
+    [manifest] = slack.created_apps
+    assert [each["command"] for each in manifest["features"]["slash_commands"]] == [
+        "/acme-video",
+        "/acme-replica",
+    ]
+    assert slack.socket_mode.enabled == (mode == SOCKET_MODE)
+    assert slack.request_url == (f"{where['PUBLIC_URL']}/slack/events" if mode == HTTP else "")
+    written = f"\nSLACK_SIGNING_SECRET={slack.signing_secret}\n" in outside.env_file.read_text()
+    assert written == (mode == HTTP), "nobody was asked for it"
+
+
+async def test_a_manifest_that_slack_refuses_is_created_by_hand(outside: Outside) -> None:
+    refusal = {"ok": False, "error": "invalid_manifest", "errors": []}
+    outside.slack.faults.next("apps.manifest.create", CannedResponse(200, refusal))
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        await answer_service(typist, outside)
+        await typist.answers(OPEN_FORM, outside.slack.configuration_token)
+        await typist.sees("Slack did not create it (invalid_manifest)")
+        await typist.answers(OPEN_FORM)
+        await typist.sees("1. Pick your workspace.")
+        await typist.types(BOT_TOKEN, CTRL_C)
+        assert await typist.ends() == 130
+    assert outside.slack.created_apps == []
 
 
 @contextlib.asynccontextmanager
@@ -129,16 +177,13 @@ async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
 
 async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
-    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
-        await typist.answers("Use Socket Mode? [Y/n]", "maybe")
-        await typist.sees("Error: invalid input")
-        await typist.answers("Use Socket Mode? [Y/n]", "n")
-        await typist.answers("bot.example.com:")
+    where = {"SLACK_API_URL": outside.slack.api_url, "PUBLIC_URL": "https://bot.example.com"}
+    with at_terminal(outside.folder, "init", **where) as typist:
+        await typist.answers("videos.example.com:")
         await typist.sees("This one is needed.")
-        await typist.answers("bot.example.com:", "http://bot.example.com")
+        await typist.answers("videos.example.com:", "http://videos.example.com")
         await typist.sees("That is not encrypted: use https://")
-        await typist.answers("bot.example.com:", "  'https://bot.example.com'  ")
-        await typist.answers("videos.example.com:", "https://bot.example.com")
+        await typist.answers("videos.example.com:", "  'https://bot.example.com'  ")
         await typist.sees("That is the same as PUBLIC_URL")
         await typist.answers("videos.example.com:", f"{nowhere}/v2")
         await typist.sees("That ends in /v2")
@@ -153,18 +198,15 @@ async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) 
         await typist.sees("answers in place of the API")
         await typist.answers(f"videos.example.com [{outside.service.url}]:")
         await typist.sees("accepts the key")
-        await typist.answers("Prefix of the commands [none]:", "Acme ")
-        await typist.sees("is not the beginning of a command's name")
-        await typist.answers("Prefix of the commands [none]:", "acme-")
-        await typist.answers("with commas between them [none]:", "ana")
-        await typist.sees("which is no Slack user id")
-        await typist.answers("with commas between them [none]:", "U012AB3CD")
-        await typist.types("Create the app", CTRL_C)
+        await typist.answers(OPEN_FORM, outside.slack.bot_token)
+        await typist.sees("That is no app configuration token: xoxe.xoxp-...")
+        await typist.types(OPEN_FORM, CTRL_C)
         assert await typist.ends() == 130
     outside.check_hidden(typist)
     assert list(outside.folder.iterdir()) == []
     # A token of Slack's did not go to the service.
-    assert len(outside.service.requests) == 2
+    assert len(outside.service.requests) == 3
+    assert [each for each in outside.slack.calls if each.method.startswith("apps.")] == []
 
 
 async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outside) -> None:
@@ -185,10 +227,8 @@ async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outsid
         "BROWSER": f"{shlex.quote(str(browser))} %s",
     }
     with at_terminal(outside.folder, "init", **where) as typist:
-        await typist.answers("Create the app")
         await typist.sees("https://api.slack.com/apps?new_app=1&manifest_json=")
-        await typist.answers("Open it in your browser? [Y/n]")
-        await typist.answers("Press Enter once")
+        await typist.answers(OPEN_FORM)
         await typist.answers(BOT_TOKEN)
         await typist.sees("Nothing arrived.")
         await typist.answers(BOT_TOKEN, "xapp-1-A0-1-4f00ta9e")
@@ -202,7 +242,8 @@ async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outsid
         assert await typist.ends() == 1  # the doctor finds that one wrong
     outside.check_hidden(typist)
     assert opened.read_text() in typist.shown
-    assert "/acme-video help" in typist.shown
+    assert "type /acme-video Hello team" in typist.shown
+    assert "/acme-replica add <id>" in typist.shown
     written = outside.env_file.read_text()
     assert f"\nSLACK_BOT_TOKEN={token}\n" in written
     assert f"\nPUBLIC_URL=http://127.0.0.1:{port}\n" in written
@@ -213,16 +254,14 @@ async def test_what_a_check_finds_wrong_can_be_used_after_three_tries(
     outside: Outside,
 ) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}/api/"
-    with at_terminal(outside.folder, "init", SLACK_API_URL=nowhere) as typist:
-        await typist.answers("Use Socket Mode?", "n")
-        await typist.answers("bot.example.com:", "https://bot.example.com")
+    where = {"SLACK_API_URL": nowhere, "PUBLIC_URL": "https://bot.example.com"}
+    with at_terminal(outside.folder, "init", **where) as typist:
         await typist.answers("videos.example.com:", outside.service.url)
         for _ in range(2):
             await typist.answers(API_KEY, "wr0ng-key-of-ana")
             await typist.sees("video service: rejects VIDEO_API_KEY")
         await typist.answers(API_KEY, outside.service.api_key)
-        await answer_questions_about_the_app(typist)
-        await typist.answers("Create the app", "n")
+        await typist.answers(OPEN_FORM)
         await typist.answers(BOT_TOKEN, outside.slack.bot_token)
         for _ in range(2):
             await typist.sees("Slack: cannot be reached")
@@ -239,7 +278,6 @@ async def test_it_can_be_ended_at_any_moment_and_nothing_is_written(
     outside: Outside, moment: str
 ) -> None:
     with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
-        await typist.answers("Use Socket Mode?")
         if moment == "question":
             await typist.types("videos.example.com:", CTRL_D)
         else:
@@ -271,25 +309,22 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
     outside: Outside,
 ) -> None:
     port = str(free_port())
-    url, where = f"http://127.0.0.1:{port}", {"SLACK_API_URL": outside.slack.api_url, "PORT": port}
+    url = f"http://127.0.0.1:{port}"
+    where = {"SLACK_API_URL": outside.slack.api_url, "PORT": port, "PUBLIC_URL": url}
     outside.env_file.write_text(_EXISTING)
     outside.env_file.chmod(0o644)
     for says in ("", "y"):
         with at_terminal(outside.folder, "init", **where) as typist:
-            await typist.answers("Use Socket Mode? [Y/n]", "n")
-            await typist.answers("bot.example.com:", url)
             await typist.answers(
                 "videos.example.com [https://old.example.com]:", outside.service.url
             )
             await typist.answers(API_KEY, outside.service.api_key)
-            await answer_questions_about_the_app(typist)
-            await typist.answers("Create the app in Slack now? [y/N]")
             await typist.answers("Token (Enter keeps the one in .env):", outside.slack.bot_token)
             await typist.answers(SIGNING_SECRET, outside.slack.signing_secret)
             await typist.answers("Change it? [y/N]", says)
             code = await typist.ends()
         outside.check_hidden(typist)
-        assert re.search(r"add: SLACK_SIGNING_SECRET, PUBLIC_URL, VIDEO_API_KEY\s", typist.shown)
+        assert re.search(r"add: SLACK_SIGNING_SECRET, PUBLIC_URL, VIDEO_API_KEY,", typist.shown)
         assert re.search(r"replace: SLACK_BOT_TOKEN, VIDEO_API_URL\r\n", typist.shown)
         assert re.search(r"remove: SLACK_APP_TOKEN\r\n", typist.shown)
         if says != "y":
@@ -305,20 +340,13 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
         f"# Mine.\nVIDEO_API_URL={outside.service.url}\nMAX_PER_DAY=7\n\n"
         f'SLACK_BOT_TOKEN={outside.slack.bot_token}\nNOTE="two\nlines"\n'
         f"SLACK_SIGNING_SECRET={outside.slack.signing_secret}\n"
-        f"PUBLIC_URL={url}\nVIDEO_API_KEY='{outside.service.api_key}'\n"
+        f"PUBLIC_URL={url}\nVIDEO_API_KEY='{outside.service.api_key}'\nVIDEO_API_LISTS=yes\n"
     )
     # Once more, with Enter alone.
     outside.env_file.chmod(0o640)
+    del where["PUBLIC_URL"]  # as the file says it
     with at_terminal(outside.folder, "init", **where) as typist:
-        for question in (
-            "Use Socket Mode? [y/N]",
-            f"[{url}]:",
-            "videos",
-            "API key",
-        ):
-            await typist.answers(question)
-        await answer_questions_about_the_app(typist)
-        for question in ("Create the app", "Token (Enter keeps", "Secret (Enter keeps"):
+        for question in ("videos", "API key", "Token (Enter keeps", "Secret (Enter keeps"):
             await typist.answers(question)
         await typist.sees("Now only you can.")
         await typist.sees(".env has these settings already.")

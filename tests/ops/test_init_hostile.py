@@ -19,9 +19,8 @@ async def outside(tmp_path: Path) -> AsyncIterator[Outside]:
 async def test_what_is_in_the_file_does_nothing_to_the_terminal(outside: Outside) -> None:
     title = "\x1b]0;owned\x07"
     outside.env_file.write_text(f"PORT=3000{title}\x1b[2J\n")
-    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
-        await typist.answers("Use Socket Mode? [Y/n]", "n")
-        await typist.answers("bot.example.com:", "https://bot.example.com")
+    where = {"SLACK_API_URL": outside.slack.api_url, "PUBLIC_URL": "https://bot.example.com"}
+    with at_terminal(outside.folder, "init", **where) as typist:
         await typist.sees("without TLS.")
         await typist.types("videos.example.com:", CTRL_C)
         assert await typist.ends() == 130

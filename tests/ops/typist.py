@@ -154,8 +154,3 @@ async def answer_service(typist: Typist, outside: Outside) -> None:
     )
     await typist.answers(f"API key ({HIDDEN}", outside.service.api_key)
     await typist.sees("video service: answers and accepts the key")
-
-
-async def answer_questions_about_the_app(typist: Typist) -> None:
-    await typist.answers("Prefix of the commands [none]:")
-    await typist.answers("Admins' member IDs, with commas between them [none]:")
