@@ -188,6 +188,7 @@ async def running(
             timings=timings,
             admins=settings.admin_users,
             consent_statement=settings.consent_statement,
+            media_hosts=settings.media_hosts,
             command_prefix=settings.command_prefix,
             installation=installation,
             access=Access(

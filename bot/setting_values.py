@@ -31,7 +31,7 @@ _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, withou
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 # With a letter at the beginning of the last part: no address is one.
-_HOST_NAME: Final = rf"(\*\.)?({_LABEL}\.)+(?=[a-z]){_LABEL}"
+HOST_NAME: Final = rf"(\*\.)?({_LABEL}\.)+(?=[a-z]){_LABEL}"
 _PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 _POSTGRES_HOST: Final = r"(?:[\w.%-]*|\[[0-9A-Fa-f:.%]+\])(?::\d{1,5})?"
@@ -153,7 +153,7 @@ channel: Final = word(
     is_shown=True,
 )
 _hosts: Final = each_of(
-    rf"{_HOST_NAME}|localhost|127\.[\d.]+|::1",
+    rf"{HOST_NAME}|localhost|127\.[\d.]+|::1",
     "host",
     "they look like cdn.example.com,*.media.example.com, without https:// and paths",
     is_shown=False,  # of a link

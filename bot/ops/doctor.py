@@ -44,6 +44,7 @@ from bot.ops.finding import (
 )
 from bot.service import client as service_client
 from bot.service import errors as service_errors
+from bot.service.media import hosts_to_allow
 from bot.settings import (
     ENV_FILE,
     EnvFileError,
@@ -55,7 +56,7 @@ from bot.settings import (
     read_env_file,
 )
 from bot.slack.client import open_session
-from bot.store.inspection import find_owner
+from bot.store.inspection import find_owner, stored_videos
 from bot.timings import Timings
 
 # A person waits for the answers.
@@ -284,6 +285,13 @@ async def _check_service(
     url, key = settings.video_api_url, settings.video_api_key.get_secret_value()
     mask = Mask(settings.secrets)
     yield (await read_unknown(url, key, settings.proxy_for(url), timings, clock, mask=mask))[0]
+    finished = await asyncio.to_thread(stored_videos, settings.database_address)
+    if hosts := hosts_to_allow(finished, settings.media_hosts):
+        yield warning(
+            "MEDIA_HOSTS",
+            "does not have the hosts of all finished videos: those are not shown in Slack",
+            f"If you trust these hosts, set MEDIA_HOSTS={hosts}.",
+        )
 
 
 async def read_unknown(
@@ -314,8 +322,9 @@ async def list_replicas(
         )
         with contextlib.suppress(OutsideError, Unreadable):
             found, _ = await read_list(service, Replica(), DriftLog(Metrics()))
-            names = (each.facts.get("replica_name", each.remote_id) for each in found)
-            return sorted(shown(each, mask) for each in names)
+            return sorted(
+                shown(each.facts.get("replica_name", each.remote_id), mask) for each in found
+            )
     return None
 
 

@@ -2,10 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
@@ -28,6 +36,7 @@ from bot.store.inspection import stored_installation, stored_limit_changes
 from bot.store.usage import CHANGEABLE, written
 from bot.timings import Timings
 
+_T = TypeVar("_T")
 # Requests that are signed more than five minutes ago, or ahead, are refused (bot/web/server.py).
 _SKEWED: Final = timedelta(seconds=60)
 _REFUSED: Final = timedelta(minutes=4)
@@ -46,6 +55,27 @@ _GONE: Final = {
     "C": "does not exist, or is private and without the bot",
 }
 """What Slack says of what it does not find, by how an id begins."""
+_REFUSALS: Final = {
+    "auth.test": (
+        "Slack",
+        "rejects SLACK_BOT_TOKEN",
+        "Install the app again and copy the Bot User OAuth Token (OAuth & Permissions).",
+    ),
+    "apps.connections.open": (
+        "Socket Mode",
+        "Slack rejects SLACK_APP_TOKEN",
+        (
+            "Generate an app-level token with the scope connections:write (Basic Information, "
+            "App-Level Tokens), and see that Socket Mode is on in the Slack app."
+        ),
+    ),
+    "apps.manifest.create": (
+        "Slack app",
+        "Slack did not create it",
+        "A token lasts twelve hours: generate another one, or press Enter.",
+    ),
+}
+"""By the method: of what it is, what its refusal means, and what to do."""
 _TEXT: Final = "This is a test of Replica Videos. It goes away by itself."
 _INVITE: Final = "Invite the bot there (/invite), or try another channel."
 _SHARE_TRIES: Final = 10
@@ -70,11 +100,12 @@ def _client_of(settings: Settings) -> contextlib.AbstractAsyncContextManager[Asy
 async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> AsyncIterator[Finding]:
     """Yield what Slack says about the tokens, their scopes and the time."""
     async with _client_of(settings) as client:
-        finding, answer = await _identify(client, settings, timings)
-        yield finding
-        if (token := settings.slack_app_token) is not None:
-            yield await try_app_token(token.get_secret_value(), settings, timings)
-        if answer is None:
+        token = settings.slack_bot_token.get_secret_value()
+        answer = await _ask("auth.test", token, settings, timings, lambda found: found)
+        yield answer if isinstance(answer, Finding) else _identity(answer)
+        if (app_token := settings.slack_app_token) is not None:
+            yield await try_app_token(app_token.get_secret_value(), settings, timings)
+        if isinstance(answer, Finding):
             return
         headers = {name.lower(): value for name, value in answer.headers.items()}
         with contextlib.suppress(ValueError, TypeError, OverflowError):
@@ -95,39 +126,20 @@ async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> Asy
 
 async def try_bot_token(token: str, connection: ConnectionSettings, timings: Timings) -> Finding:
     """Return whose token it is."""
-    async with _client(connection, token) as client:
-        return (await _identify(client, connection, timings))[0]
+    return await _ask("auth.test", token, connection, timings, _identity)
 
 
-async def _identify(
-    client: AsyncWebClient, connection: ConnectionSettings, timings: Timings
-) -> tuple[Finding, AsyncSlackResponse | None]:
-    try:
-        async with translated(timings.call_timeout):
-            answer = await client.auth_test()
-    except OutsideError as failure:
-        return _failed(failure, connection, timings), None
-    return ok("Slack", f"{answer.get('user')} in {answer.get('team')}"), answer
+def _identity(answer: AsyncSlackResponse) -> Finding:
+    return ok("Slack", f"{answer.get('user')} in {answer.get('team')}")
 
 
 async def try_app_token(token: str, connection: ConnectionSettings, timings: Timings) -> Finding:
-    """Return whether Slack opens a connection for Socket Mode with a token."""
-    async with _client(connection, token) as client:
-        try:
-            # It only returns an address: https://docs.slack.dev/reference/methods/apps.connections.open
-            async with translated(timings.call_timeout):
-                await client.apps_connections_open(app_token=token)
-        except OutsideError as failure:
-            return _failed(
-                failure,
-                connection,
-                timings,
-                name="Socket Mode",
-                message="Slack rejects SLACK_APP_TOKEN",
-                remedy="Generate an app-level token with the scope connections:write (Basic "
-                "Information, App-Level Tokens), and see that Socket Mode is on in the Slack app.",
-            )
-    return ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
+    """Return whether Slack opens a connection for Socket Mode with a token.
+
+    It only returns an address: https://docs.slack.dev/reference/methods/apps.connections.open
+    """
+    accepted = ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
+    return await _ask("apps.connections.open", token, connection, timings, lambda _: accepted)
 
 
 class CreatedApp(Payload):
@@ -141,41 +153,49 @@ class CreatedApp(Payload):
 
 async def create_app(
     token: str, manifest: str, connection: ConnectionSettings, timings: Timings
-) -> tuple[Finding, CreatedApp | None]:
-    """Create the app of a manifest, which is JSON, and return it; None if Slack does not.
+) -> CreatedApp | Finding:
+    """Create the app of a manifest, which is JSON, and return it, or why Slack does not.
 
     The token is one for app configurations:
     https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests. Slack installs no app
     by it, and the address for that in its answer is for apps that have a redirect URL:
     https://docs.slack.dev/reference/methods/apps.manifest.create
     """
+    return await _ask(
+        "apps.manifest.create",
+        token,
+        connection,
+        timings,
+        lambda answer: CreatedApp.model_validate(answer.data),
+        manifest=manifest,
+    )
+
+
+async def _ask(
+    method: str,
+    token: str,
+    connection: ConnectionSettings,
+    timings: Timings,
+    read: Callable[[AsyncSlackResponse], _T],
+    **arguments: str,
+) -> _T | Finding:
+    """Return what ``read`` makes of Slack's answer to a call with a token, or why there is none."""
     async with _client(connection, token) as client:
         try:
             async with translated(timings.call_timeout):
-                answer = await client.api_call("apps.manifest.create", json={"manifest": manifest})
-                app = CreatedApp.model_validate(answer.data)
+                return read(await client.api_call(method, json=arguments or None))
         except OutsideError as failure:
-            return _failed(
-                failure,
-                connection,
-                timings,
-                name="Slack app",
-                message="Slack did not create it",
-                remedy="A token lasts twelve hours: generate another one, or press Enter.",
-            ), None
-    return ok("Slack app", "created"), app
+            return _failed(failure, connection, timings, method)
 
 
 def _failed(
     failure: OutsideError,
     connection: ConnectionSettings,
     timings: Timings,
-    *,
-    name: str = "Slack",
-    message: str = "rejects SLACK_BOT_TOKEN",
-    remedy: str = "Install the app again and copy the Bot User OAuth Token (OAuth & Permissions).",
+    method: str = "auth.test",
 ) -> Finding:
-    """Return that Slack cannot be reached, or this ``message`` and ``remedy`` if it refuses."""
+    """Return that Slack cannot be reached, or what its refusal of a method means."""
+    name, message, remedy = _REFUSALS[method]
     if isinstance(failure, Refused):
         return error(name, f"{message} ({failure.code})", remedy)
     return error(
@@ -511,8 +531,8 @@ class _Trial:
         except OutsideError as failure:
             judge = error if scope == "chat:write" else warning
             if not isinstance(failure, Refused):
-                limit = self._timings.call_timeout
-                found = judge(name, *explain(failure, self._url, limit, "SLACK_API_URL"))
+                said = explain(failure, self._url, self._timings.call_timeout, "SLACK_API_URL")
+                found = judge(name, *said)
             elif failure.code == "channel_not_found":  # that is no fault of the bot's
                 found = warning(name, f"the channel {_GONE['C']}", _INVITE)
             else:

@@ -186,8 +186,6 @@ def normal(name: str, text: str) -> str:
     """Return a value as it is written: without ``NAME=`` before it, or a slash at its end."""
     cleaned = terminal.cleaned
     text = cleaned(re.sub(rf"^(?:export\s+)?{name}\s*=", "", cleaned(text)))
-    if name == "ADMIN_USERS":
-        return ",".join(each for each in re.split(r"[,\s]+", text) if each)
     return text.rstrip("/") if name.endswith("_URL") else text
 
 
@@ -252,8 +250,7 @@ class Wizard:
             SetupError: something is wrong, and nobody can be asked.
             click.Abort: the person ended it.
         """
-        for name in _TAKEN:
-            self._values[name] = self._answer(name) or self._known.get(name, "")
+        self._values = {name: self._answer(name) or self._known.get(name, "") for name in _TAKEN}
         if not self._is_silent:
             terminal.say(
                 "Set up Replica Videos in your Slack workspace. It takes a few minutes. Press "
@@ -300,20 +297,20 @@ class Wizard:
             else:
                 url = self._typed("VIDEO_API_URL", question, url)
         self._values |= {"VIDEO_API_URL": url, "VIDEO_API_KEY": key}
-        listing = list_replicas(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
-        self.replicas = asyncio.run(listing)
+        self.replicas = asyncio.run(
+            list_replicas(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
+        )
         if self.replicas:
             number, named = len(self.replicas), ", ".join(self.replicas[:_MAX_NAMED])
             more = f" and {number - _MAX_NAMED} more" if number > _MAX_NAMED else ""
-            plural = "" if number == 1 else "s"
-            terminal.good(f"Your account has {number} replica{plural}: {named}{more}.")
+            account = f"Your account has {number} replica{'' if number == 1 else 's'}"
+            terminal.good(f"{account}: {named}{more}.")
 
     def _app(self) -> None:
         if "SLACK_BOT_TOKEN" in {**self._known, **self._given}:
             return
         terminal.heading("The Slack app")
-        settings = ManifestSettings.read(self._values)
-        text = manifest(settings, socket_mode=self.uses_socket_mode)
+        text = manifest(ManifestSettings.read(self._values), socket_mode=self.uses_socket_mode)
         address = link(text)
         terminal.say("This link opens Slack's form for a new app, with everything filled in:")
         click.echo(f"\n{address}\n")
@@ -350,10 +347,10 @@ class Wizard:
                 terminal.bad(f"That is no app configuration token: {_CONFIGURATION_TOKEN}...")
                 continue
             creating = create_app(token, json.dumps(read(text)), self._connection, _TIMINGS)
-            found, app = self._wait_for(creating)
-            self._show(found.cleaned(Mask([token])))
-            if app is not None:
+            if isinstance(app := self._wait_for(creating), CreatedApp):
+                terminal.good("Slack has created the app. Install it here:")
                 return app
+            self._show(app.cleaned(Mask([token])))
         return None
 
     def _tokens(self) -> None:

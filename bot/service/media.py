@@ -9,13 +9,15 @@ it is, where it is listed.
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 import struct
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from errno import EACCES
+from fnmatch import fnmatchcase
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -26,9 +28,10 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable
-from bot.links import is_public
+from bot.links import is_public, only_hosts
+from bot.model import Job
 from bot.service.errors import translated
-from bot.setting_values import is_loopback
+from bot.setting_values import HOST_NAME, is_loopback
 
 _MAX_REDIRECTS: Final = 3
 _READ_BYTES: Final = 1024 * 1024
@@ -43,6 +46,21 @@ _FIRST: Final = b"ftyp"
 _INDEX: Final = b"moov"
 
 _Address: TypeAlias = IPv4Address | IPv6Address
+
+
+def hosts_to_allow(finished: Iterable[Job], allowed: Collection[str]) -> str:
+    """Return what ``MEDIA_HOSTS`` would be with the hosts of these videos; "" if it has them all.
+
+    It names no addresses, and no ports.
+    """
+    snapshots = (job.snapshot for job in finished if job.snapshot is not None)
+    hosts = {only_hosts(each.facts.get("download_url", "")).lower() for each in snapshots}
+    new = {
+        host
+        for host in hosts
+        if re.fullmatch(HOST_NAME, host) and not any(fnmatchcase(host, each) for each in allowed)
+    }
+    return ",".join(sorted(new.union(allowed))) if new else ""
 
 
 class VideoSource:

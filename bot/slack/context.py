@@ -165,6 +165,8 @@ class HandlerContext:
     homes: OpenHomes
     outages: Outages
     """Of Slack."""
+    media_hosts: frozenset[str] = frozenset()
+    """From which finished videos are fetched, to show them."""
     consent_statement: str = ""
     """What the person in a training video has to say; "" if the operator named nothing."""
     command_prefix: str = ""
@@ -182,8 +184,8 @@ class HandlerContext:
         """
         if self.admins:
             return user in self.admins
-        wait = within or self.timings.person_timeout
-        deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        wait_s = (within or self.timings.person_timeout).total_seconds()
+        deadline = asyncio.get_running_loop().time() + wait_s
         return await self.access.is_workspace_admin(user, deadline)
 
     async def may_press(self, user: str, job: Job) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from bot.model import Installation
+from bot.model import Installation, Job
 from bot.store.attempts import attempt_from
 from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms, to_ms
 from bot.store.deliveries import delivery_from
@@ -16,6 +16,7 @@ from bot.store.due import read_each
 from bot.store.engines import connected_bots, open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
+from bot.store.jobs import FINISHED_VIDEOS
 from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.snapshot import DatabaseSnapshot
@@ -143,6 +144,13 @@ def stored_limit_changes(address: Path | str) -> dict[str, LimitChange]:
         changes, _ = read_each(change_from, snapshot.all(_all_of("limit_changes")))
         return {each.name: each for each in changes if each.name in CHANGEABLE}
     return {}
+
+
+def stored_videos(address: Path | str) -> list[Job]:
+    """Return the last videos that were made; none if the database cannot be read."""
+    with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
+        return read_each(job_from, snapshot.all(FINISHED_VIDEOS))[0]
+    return []
 
 
 # ── The bot that has it open ──────────────────────────────────────────────────────────────────

@@ -125,6 +125,12 @@ _OF_HOME: Final = Query(
     LIMIT :limit OFFSET :skip
     """
 )
+FINISHED_VIDEOS: Final = Query(
+    """
+    SELECT * FROM jobs WHERE kind = 'video' AND state = 'succeeded'
+    ORDER BY ended_at DESC LIMIT 20
+    """
+)
 _NEWEST_MADE: Final = Query(
     """
     SELECT kind, remote_id FROM attempts WHERE remote_id IS NOT NULL ORDER BY id DESC LIMIT 1
@@ -454,6 +460,10 @@ class Jobs:
         ``skip`` is how many of them to leave out first.
         """
         return await self._list(_OF_HOME, user=user, skip=skip, limit=limit)
+
+    async def list_finished_videos(self) -> list[Job]:
+        """Return the last videos that were made, of all people together."""
+        return await self._list(FINISHED_VIDEOS)
 
     async def list_questions_to_others(self, user: str, limit: int) -> list[Job]:
         """Return the jobs of which only a person can say what happened, but not this person's."""

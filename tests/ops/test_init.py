@@ -113,7 +113,7 @@ async def test_a_configuration_token_creates_the_app_and_is_kept_nowhere(
         await typist.answers(OPEN_FORM, "xoxe.xoxp-1-4f00ta9e")
         await typist.sees("Slack did not create it (invalid_auth)")
         await typist.answers(OPEN_FORM, f" '{token}' ")
-        await typist.sees("Slack app: created")
+        await typist.sees("Slack has created the app.")
         await typist.sees("https://api.slack.com/apps/A0SANDBOX/install-on-team")
         await typist.answers(BOT_TOKEN, slack.bot_token)
         if mode == SOCKET_MODE:
@@ -247,7 +247,7 @@ async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outsid
     written = outside.env_file.read_text()
     assert f"\nSLACK_BOT_TOKEN={token}\n" in written
     assert f"\nPUBLIC_URL=http://127.0.0.1:{port}\n" in written
-    assert "\nCOMMAND_PREFIX=acme-\nADMIN_USERS=U012AB3CD,U045EF6GH\n" in written
+    assert "\nCOMMAND_PREFIX=acme-\nADMIN_USERS='U012AB3CD U045EF6GH'\n" in written
 
 
 async def test_what_a_check_finds_wrong_can_be_used_after_three_tries(

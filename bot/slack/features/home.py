@@ -11,6 +11,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused, Unavailable
+from bot.service.media import hosts_to_allow
 from bot.slack.context import HandlerContext, general_error
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.features.forms import ack_errors, replica_label
@@ -247,13 +248,14 @@ class HomePublisher:
         return home_view(content, ctx.presenters, ctx.command)
 
     async def _admin_content(self) -> AdminContent:
-        store = self._ctx.store
+        store, allowed = self._ctx.store, self._ctx.media_hosts
         in_force = await store.limits.fetch()
         return AdminContent(
             health=await self._health(in_force.limits),
             spending=await store.spending.of_month(self._ctx.clock.now()),
             in_force=in_force,
             past=await store.limits.fetch_past(MAX_PAST),
+            media_hosts=hosts_to_allow(await store.jobs.list_finished_videos(), allowed),
         )
 
     async def _health(self, limits: Limits) -> Health:

@@ -98,6 +98,8 @@ class AdminContent:
     in_force: LimitsInForce
     past: Sequence[PastChange] = ()
     """The last changes of limits, newest first."""
+    media_hosts: str = ""
+    """What ``MEDIA_HOSTS`` would be with the hosts of finished videos; "" if it has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,9 @@ def admin_sections(content: AdminContent) -> list[Json]:
         {**section(spending_text(content.spending)), "accessory": more},
         {**section(_limits(content.in_force)), "accessory": change},
     ]
+    if content.media_hosts:
+        line = f"set `MEDIA_HOSTS={content.media_hosts}` if you trust these hosts"
+        blocks.append(context(mrkdwn(cut(f"To play videos in Slack, {line}.", MAX_SECTION))))
     if content.past:
         said = joined(["Recent changes:", *map(_change, content.past)], MAX_SECTION)
         blocks.append(context(mrkdwn(said)))
