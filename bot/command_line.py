@@ -59,9 +59,9 @@ def init() -> _Run:
     each, and writes .env in the working directory, for you alone. Run it again to change something.
 
     An answer that is a variable of the environment is not asked for: SLACK_BOT_TOKEN,
-    SLACK_APP_TOKEN or PUBLIC_URL and SLACK_SIGNING_SECRET, VIDEO_API_URL, VIDEO_API_KEY. PUBLIC_URL,
-    COMMAND_PREFIX and ADMIN_USERS are only taken from there. Without a terminal nothing is asked: the
-    exit code is 2 if one that is needed is missing.
+    SLACK_APP_TOKEN or PUBLIC_URL and SLACK_SIGNING_SECRET, VIDEO_API_URL, VIDEO_API_KEY. Some are
+    only taken from there: PUBLIC_URL, COMMAND_PREFIX, ADMIN_USERS. Without a terminal nothing is
+    asked: the exit code is 2 if one that is needed is missing.
 
     \b
     Examples:

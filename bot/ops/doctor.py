@@ -139,8 +139,7 @@ async def examine_deployment(post_to: str | None = None) -> AsyncIterator[Findin
     except EnvFileError as failure:
         yield error(str(ENV_FILE), *split(str(failure))).cleaned(str)
         return
-    examined = examine(environment(), in_file=in_file, post_to=post_to)
-    async for finding in examined:
+    async for finding in examine(environment(), in_file=in_file, post_to=post_to):
         yield finding
 
 
@@ -283,8 +282,8 @@ async def _check_service(
 ) -> AsyncIterator[Finding]:
     """Yield what a harmless read from the service shows."""
     url, key = settings.video_api_url, settings.video_api_key.get_secret_value()
-    mask = Mask(settings.secrets)
-    yield (await read_unknown(url, key, settings.proxy_for(url), timings, clock, mask=mask))[0]
+    proxy, mask = settings.proxy_for(url), Mask(settings.secrets)
+    yield (await read_unknown(url, key, proxy, timings, clock, mask=mask))[0]
     finished = await asyncio.to_thread(stored_videos, settings.database_address)
     if hosts := hosts_to_allow(finished, settings.media_hosts):
         yield warning(

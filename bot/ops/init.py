@@ -350,7 +350,7 @@ class Wizard:
             if isinstance(app := self._wait_for(creating), CreatedApp):
                 terminal.good("Slack has created the app. Install it here:")
                 return app
-            self._show(app.cleaned(Mask([token])))
+            terminal.bad(_said(app.cleaned(Mask([token]))))
         return None
 
     def _tokens(self) -> None:
@@ -403,9 +403,9 @@ class Wizard:
         for tries in count(1):
             found = self._wait_for(check(text, self._connection, _TIMINGS))
             if self._settled(found.cleaned(Mask([text])), name, tries, is_accepted=found.ok):
-                self._values[name] = text
-                return
+                break
             text = self._typed_secret(name)
+        self._values[name] = text
 
     def _secret(self, name: str) -> str:
         """Return a secret as the environment says it, or as it is typed."""
@@ -422,13 +422,10 @@ class Wizard:
         """Show what a check found; return whether to go on with what was checked."""
         if not is_accepted and self._is_silent:
             raise SetupError(f"{_ABOUT[name].title}: {_said(found)}")
-        self._show(found)
+        (terminal.good if found.state is CheckState.OK else terminal.bad)(_said(found))
         return is_accepted or (
             tries >= _OFFER_AFTER and terminal.confirm("Go on with it anyway?", default=False)
         )
-
-    def _show(self, found: Finding) -> None:
-        (terminal.good if found.state is CheckState.OK else terminal.bad)(_said(found))
 
     def _wait_for(self, check: Coroutine[Any, Any, _T]) -> _T:
         async def announced() -> _T:
@@ -510,8 +507,8 @@ def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) 
 
 def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
     terminal.heading("Check")
-    findings = asyncio.run(report(doctor.examine_deployment(), in_full=False))
-    is_ok = all(finding.ok for finding in findings)
+    examined = report(doctor.examine_deployment(), in_full=False)
+    is_ok = all(finding.ok for finding in asyncio.run(examined))
     terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
     click.echo(f"    {_python()} -m bot serve\n")
     restart = "" if is_new else "If it is running, restart it. "

@@ -214,9 +214,13 @@ class Access:
         It has to be a full member of the bot's own workspace, and of no other.
         """
         person, here = await self.directory.fresh_person(user, deadline), self._installation.current
-        if person is None or here is None or self._standing(person) is not _Standing.MEMBER:
-            return False
-        return person.team_id == here.team_id and (person.is_admin or person.is_owner)
+        return (
+            person is not None
+            and here is not None
+            and self._standing(person) is _Standing.MEMBER
+            and person.team_id == here.team_id
+            and (person.is_admin or person.is_owner)
+        )
 
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
