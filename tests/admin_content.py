@@ -48,6 +48,7 @@ ADMIN: Final = AdminContent(
         PastChange("TRAINING_USERS", "", f"{ANA},{BEN}", BEN, NINE),
         PastChange("MAX_SCRIPT", "1000", "3000", BEN, NINE),
     ),
+    media_hosts="stream.example.com",
 )
 IN_TROUBLE: Final = AdminContent(
     health=replace(

@@ -176,17 +176,17 @@ class HandlerContext:
         """Return the command of a kind of job, as people type it."""
         return f"/{self.command_prefix}{kind}"
 
-    async def is_admin(self, user: str, within: timedelta | None = None) -> bool:
+    async def is_admin(self, user: str, deadline: float | None = None) -> bool:
         """Return whether a user is an admin: one of ``ADMIN_USERS``.
 
-        Where that names nobody, the workspace's owners and admins are, if Slack says so in time: by
-        default within ``person_timeout``.
+        Where that names nobody, the workspace's owners and admins are, if Slack says so by the
+        deadline, by the event loop's clock: by default after ``person_timeout``.
         """
         if self.admins:
             return user in self.admins
-        wait_s = (within or self.timings.person_timeout).total_seconds()
-        deadline = asyncio.get_running_loop().time() + wait_s
-        return await self.access.is_workspace_admin(user, deadline)
+        wait_s = self.timings.person_timeout.total_seconds()
+        by_default = asyncio.get_running_loop().time() + wait_s
+        return await self.access.is_workspace_admin(user, deadline or by_default)
 
     async def may_press(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""

@@ -53,7 +53,7 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
         replicas=[LONG] * MAX_REPLICAS,
         questions=[job] * MAX_QUESTIONS,
         to_approve=[job] * MAX_QUESTIONS,
-        admin=AdminContent(health, spending, in_force, [past] * MAX_PAST),
+        admin=AdminContent(health, spending, in_force, [past] * MAX_PAST, "cdn.example.com," * 999),
     )
     assert validate_view(home_view(content, PRESENTERS, "/{}".format)) == []
     assert validate_view(spending_modal(spending, NINE)) == []

@@ -512,7 +512,7 @@ async def _stored(
     )
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:
-        sees_all = await ctx.is_admin(submission.user)
+        sees_all = await ctx.is_admin(submission.user, request.deadline)
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
     limits, deadline = request.limits, request.deadline
     membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)

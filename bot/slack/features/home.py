@@ -231,7 +231,7 @@ class HomePublisher:
         ctx, store = self._ctx, self._ctx.store
         found = await store.jobs.list_running_first(home.user, home.page * PAGE, PAGE + 1)
         replicas = store.replicas.find("", "", MAX_REPLICAS)
-        is_admin = await ctx.is_admin(home.user, ctx.timings.call_timeout)
+        is_admin = await ctx.is_admin(home.user, ctx.service_deadline())
         questions = (
             await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
         )
