@@ -319,11 +319,11 @@ class Wizard:
             address = f"{_APPS}/{quote(app.app_id, safe='')}/install-on-team"
             click.echo(f"\n{address}\n")
         else:
-            terminal.say("1. Pick your workspace. Click Next, then Create.")
+            terminal.say("In the form: pick your workspace, then Next > Create.")
         webbrowser.open(address)
         terminal.say(
-            "2. In the sidebar: Install App > Install to Workspace > Allow. If it says Request "
-            "to Install, an admin of the workspace has to approve the app first."
+            "In the sidebar: Install App > Install to Workspace > Allow. If it says Request to "
+            "Install, an admin of the workspace has to approve the app first."
         )
         if app is None:
             socket = " --json" if self.uses_socket_mode else ""

@@ -141,7 +141,7 @@ async def test_a_manifest_that_slack_refuses_is_created_by_hand(outside: Outside
         await typist.answers(OPEN_FORM, outside.slack.configuration_token)
         await typist.sees("Slack did not create it (invalid_manifest)")
         await typist.answers(OPEN_FORM)
-        await typist.sees("1. Pick your workspace.")
+        await typist.sees("In the form: pick your workspace")
         await typist.types(BOT_TOKEN, CTRL_C)
         assert await typist.ends() == 130
     assert outside.slack.created_apps == []
