@@ -133,18 +133,20 @@ async def test_a_configuration_token_creates_the_app_and_is_kept_nowhere(
     assert written == (mode == HTTP), "nobody was asked for it"
 
 
-async def test_a_manifest_that_slack_refuses_is_created_by_hand(outside: Outside) -> None:
+async def test_an_app_that_slack_refuses_is_created_by_hand(outside: Outside) -> None:
+    token = outside.slack.configuration_token
     refusal = {"ok": False, "error": "invalid_manifest", "errors": []}
     outside.slack.faults.next("apps.manifest.create", CannedResponse(200, refusal))
     with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
         await answer_service(typist, outside)
-        await typist.answers(OPEN_FORM, outside.slack.configuration_token)
+        await typist.answers(OPEN_FORM, token)
         await typist.sees("Slack did not create it (invalid_manifest)")
         await typist.answers(OPEN_FORM)
         await typist.sees("In the form: pick your workspace")
         await typist.types(BOT_TOKEN, CTRL_C)
         assert await typist.ends() == 130
     assert outside.slack.created_apps == []
+    assert token not in typist.shown
 
 
 @contextlib.asynccontextmanager
