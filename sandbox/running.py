@@ -25,7 +25,9 @@ APP: Final = App(
     "Replica Videos",
     (
         SlashCommand(
-            "/video", "Turn a script into a video", "[script] | list | status <id> | help"
+            "/video",
+            "Turn a script into a video",
+            "[script] | list | find <words> | status <id> | help",
         ),
         SlashCommand(
             "/replica",
