@@ -1,10 +1,7 @@
 """Scripts in a text file that is attached to the message of a shortcut."""
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
-
-import pytest
 
 from sandbox.block_kit import objects
 from sandbox.driver import Modal
@@ -13,13 +10,6 @@ from sandbox.slack import RESPONSE_TIMEOUT
 from sandbox.slack_objects import Message
 from tests.journeys.test_script_file import LONG, scripts
 from tests.world import REPLICA, World
-
-
-@pytest.fixture
-async def filed(quiet_world: World) -> AsyncIterator[World]:
-    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
-        await quiet_world.settle()
-        yield quiet_world
 
 
 def attached(world: World, content: str, mimetype: str = "text/plain", text: str = "") -> Message:
