@@ -467,6 +467,8 @@ class Delivery:
     """The person to whom it goes as a direct message, where that is not who asked."""
     file_id: str | None = None
     """Slack's id of a file whose content is there; stored before the file is shared."""
+    public: bool = False
+    """It is the reply of what was made, and Slack said that its channel is public."""
 
     @property
     def is_transfer(self) -> bool:

@@ -460,8 +460,9 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         timedelta,
         BeforeValidator(values.days),
         About(
-            "days after which scripts and links of ended requests are erased. After as long "
-            "again, at least 30 days, the requests are deleted",
+            "days after which scripts and links of ended requests are erased, but for the name of "
+            "a video that succeeded and the link to watch it. After as long again, at least 30 "
+            "days, the requests are deleted, with these",
             "`90`",
             "30",
         ),

@@ -12,6 +12,7 @@ from bot import app
 from bot.app import Bot
 from bot.clock import Clock
 from bot.settings import Settings, environment
+from bot.store import CHANGEABLE
 from bot.timings import Timings
 from sandbox import events
 from sandbox.http import free_port
@@ -25,7 +26,9 @@ APP: Final = App(
     "Replica Videos",
     (
         SlashCommand(
-            "/video", "Turn a script into a video", "[script] | list | status <id> | help"
+            "/video",
+            "Turn a script into a video",
+            "[script] | list | find <words> | status <id> | help",
         ),
         SlashCommand(
             "/replica",
@@ -68,11 +71,7 @@ _OWN: Final = frozenset(
 #: The settings of the bot that are read from the environment: all others.
 SETTINGS: Final = tuple(name for name in Settings.table() if name not in _OWN)
 # Under these, the sample requests would be refused, or would use up what may be asked for.
-_LIMITING: Final = frozenset(
-    {"VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS"}
-    | {"MAX_OPEN_PER_USER", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY", "MAX_SCRIPT"}
-    | {"MAX_PER_USER_PER_MONTH", "MAX_PER_MONTH"}
-)
+_LIMITING: Final = frozenset(CHANGEABLE)
 _NAMED: Final = frozenset(
     {"ADMIN_USERS", "VIDEO_USERS", "TRAINING_USERS", "APPROVERS"}
     | {"ALLOWED_CHANNELS", "APPROVAL_CHANNEL"}

@@ -22,7 +22,7 @@ from tests.modes import (
     on_both_engines,
     on_sqlite_alone,
 )
-from tests.postgres import database_url, share_server
+from tests.postgres import database_url, empty_database_url, share_server
 from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser", "tests.invalid_input"]
@@ -134,6 +134,13 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture
+def empty_url() -> Iterator[str]:
+    """Return the URL of a database without tables."""
+    with empty_database_url() as url:
+        yield url
+
+
+@pytest.fixture
 def engine(request: pytest.FixtureRequest) -> None:
     """Choose the engine of what the test uses; see ``tests.modes``."""
     if getattr(request, "param", None) == POSTGRES:
@@ -178,6 +185,14 @@ async def world_of_copies(memory: Path, postgres_url: str) -> AsyncIterator[Worl
 async def world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot runs, with callbacks and polling."""
     async with quiet_world.running_bot():
+        yield quiet_world
+
+
+@pytest.fixture
+async def filed(quiet_world: World) -> AsyncIterator[World]:
+    """A world in which scripts may be longer than a form's field holds."""
+    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
+        await quiet_world.settle()
         yield quiet_world
 
 

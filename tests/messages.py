@@ -18,9 +18,9 @@ from bot.model import Failure, Settlement, State
 from bot.slack.features.actions import details, not_theirs
 from bot.slack.features.help import replica_help, short_help, video_help
 from bot.slack.features.limits import limits_form
-from bot.slack.features.list import listed, status_message
+from bot.slack.features.list import found_jobs, listed, status_message
 from bot.slack.features.replica import listed_replicas
-from bot.slack.features.video import offer
+from bot.slack.features.video import FIND_HELP, offer, script_button
 from bot.slack.outbox.messages import redirected
 from bot.slack.views import card as bot_cards
 from bot.slack.views import reply as bot_replies
@@ -244,7 +244,12 @@ def command_entries() -> Iterator[Entry]:
         shown(short_help("/video", "/replica")),
     )
     jobs = [cards.rendering(), cards.WELL, cards.CARDS["erased"]]
-    yield "`/video list`", shown(listed(jobs, PRESENTER))
+    yield "`/video list`", shown(listed(jobs, PRESENTER, "Your videos, newest first:"))
+    yield "`/video find`", [FIND_HELP.format(command="/video")]
+    as_script = script_button("Use as script", "find greeting")
+    for what, jobs in (("", [cards.WELL]), (", without a result", [])):
+        answer = found_jobs(jobs, PRESENTER, "greeting", BEN, as_script)
+        yield f"`/video find greeting`{what}", shown(answer)
     known = [KnownReplica("r-anna", "Anna", default=True), KnownReplica("r-kim", "Kim")]
     yield "`/replica list`, after the trainings", shown(listed_replicas(known))
     well = cards.WELL

@@ -21,8 +21,9 @@ class Sweep:
     """Sweeps every ``sweep_interval``, and whenever the clock may have been set.
 
     Args:
-        retention: how long the scripts and links of an ended job are kept. After as long again,
-            and at least ``keep_ended_for``, nothing is kept.
+        retention: how long the scripts and links of an ended job are kept, but for the name and the
+            link of what was made. After as long again, and at least ``keep_ended_for``, nothing is
+            kept.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Sweep:
         retention: timedelta,
     ) -> None:
         self._store = store
-        self._kept_params = {kind.name: kind.kept_params for kind in kinds}
+        self._kinds = list(kinds)
         self._clock = clock
         self._timings = timings
         self._retention = retention
@@ -84,8 +85,11 @@ class Sweep:
 
     async def _erase(self, now: datetime) -> None:
         """Do what is done at the start and rarely after it."""
+        kept = {kind.name: kind.kept_params for kind in self._kinds}
+        of_made = {kind.name: kind.kept_of_made for kind in self._kinds}
+        before = now - self._retention
         try:
-            while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
+            while erased := await self._store.jobs.erase(before, kept, of_made):
                 _LOG.info("erased old scripts and links", extra={"jobs": erased})
                 self._tries_to_compact = _MAX_TRIES
             while deleted := await self._store.jobs.delete(now - self._keep_ended_for):

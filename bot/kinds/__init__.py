@@ -80,6 +80,10 @@ class Kind(Protocol):
         """The parameters that outlive the retention time: no text by people, no links."""
 
     @property
+    def kept_of_made(self) -> frozenset[str]:
+        """The parameters and facts that outlive it of what succeeded, to find it again."""
+
+    @property
     def catalogued(self) -> bool:
         """Whether other jobs can use what it makes: then a picker offers it."""
 

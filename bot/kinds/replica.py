@@ -85,6 +85,7 @@ class Replica:
     schedule: Literal["minutes", "hours"] = "hours"
     in_progress = frozenset({"training", "started", "queued"})
     kept_params = frozenset({"replica_name"})
+    kept_of_made = frozenset[str]()
     catalogued: Final = True
 
     def body(self, params: Mapping[str, str]) -> dict[str, str]:

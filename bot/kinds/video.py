@@ -156,6 +156,7 @@ class Video:
     schedule: Literal["minutes", "hours"] = "minutes"
     in_progress = frozenset({"queued", "generating", "processing", "started"})
     kept_params = frozenset({"replica_id"})
+    kept_of_made = frozenset({"video_name", "hosted_url"})
     catalogued: Final = False
 
     def body(self, params: Mapping[str, str]) -> dict[str, str]:

@@ -69,6 +69,7 @@ class _Conversation(Payload):
         default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
     )
     """Those who join later read what was posted before."""
+    is_private: bool = Field(default=True, validation_alias=AliasPath("channel", "is_private"))
 
 
 class _Standing(Enum):
@@ -86,8 +87,10 @@ class _Place(Enum):
 
     OPEN = "open"
     """It can post there, or Slack does not let it find out."""
+    PUBLIC = "public"
+    """The same, and every full member of the workspace can read it."""
     SHARED = "shared"
-    """People of other organisations read it, or may soon."""
+    """People of other organisations read it, or may soon, where that is not allowed."""
     CLOSED = "closed"
     """A private channel that the bot is not in."""
 
@@ -227,6 +230,16 @@ class Access:
         person = self.directory.known(user)
         return person.zone if person is not None else None
 
+    async def reads_public_channels(self, user: str, deadline: float) -> bool:
+        """Return whether Slack says by the deadline that a user is a full member, no guest.
+
+        Colleagues from another workspace of the organisation do not read those of this one.
+        """
+        person, here = await self.directory.person(user, deadline), self._installation.current
+        if person is None or here is None or person.team_id != here.team_id:
+            return False
+        return self._standing(person) is _Standing.MEMBER
+
     @staticmethod
     def _refusal(standing: _Standing) -> str | None:
         match standing:
@@ -325,10 +338,27 @@ class Access:
         """
         if self._allow_shared_channels or not _is_channel(channel):
             return False
+        place = await self._fresh_place(channel, asked_at, deadline)
+        return None if place is None else place is _Place.SHARED
+
+    async def is_public(
+        self, channel: str, deadline: float, asked_at: datetime | None = None
+    ) -> bool:
+        """Return whether Slack says by the deadline that every full member can read a channel.
+
+        One that people of other organisations read, or may soon, counts where that is allowed. See
+        ``is_read_outside`` for ``asked_at``.
+        """
+        if not _is_channel(channel):
+            return False
+        return await self._fresh_place(channel, asked_at, deadline) is _Place.PUBLIC
+
+    async def _fresh_place(
+        self, channel: str, asked_at: datetime | None, deadline: float
+    ) -> _Place | None:
         max_age = self._timings.person_max_age
         is_new = asked_at is not None and self._clock.now() - asked_at <= max_age
-        place = await self._places.fresh(channel, deadline, 2 * max_age if is_new else max_age)
-        return None if place is None else place is _Place.SHARED
+        return await self._places.fresh(channel, deadline, 2 * max_age if is_new else max_age)
 
     @property
     def asks_again_at(self) -> datetime | None:
@@ -343,7 +373,9 @@ class Access:
                 answer = await self._client.conversations_info(channel=channel)
                 found = _Conversation.model_validate(answer.data)
                 is_shared = found.is_ext_shared or found.is_pending_ext_shared
-                return _Place.SHARED if is_shared else _Place.OPEN
+                if is_shared and not self._allow_shared_channels:
+                    return _Place.SHARED
+                return _Place.OPEN if found.is_private else _Place.PUBLIC
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != NO_SCOPE:
                 # The workspace refuses the app: that says nothing about the channel.

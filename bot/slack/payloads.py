@@ -22,6 +22,7 @@ from pydantic import (
 # 0.67 of "help". No longer word has that much.
 _SIMILAR: Final = 0.75
 _LONG: Final = 20
+_MAX_SEARCH: Final = 200
 _P = TypeVar("_P", bound=BaseModel)
 
 
@@ -187,13 +188,16 @@ class SlashCommand(Payload):
         """
         return self.text.strip()
 
-    def subcommand(self, *with_id: str) -> tuple[str, str] | None:
+    def subcommand(self, *with_id: str, with_words: str = "") -> tuple[str, str] | None:
         """Return the subcommand and its id, or None if the text is something else.
 
         "help" and "list" stand alone. The others, ``with_id``, are followed by one word, or by
-        nothing: then the id is "". Case does not matter.
+        nothing: then the id is "". The one ``with_words`` is followed by any, if the text is short
+        enough to be no script. Case does not matter.
         """
         match self.words.split():
+            case [word, *_] if word.casefold() == with_words and len(self.words) <= _MAX_SEARCH:
+                return with_words, self.words[len(word) :].strip()
             case [word] if word.casefold() in {"help", "list", *with_id}:
                 return word.casefold(), ""
             case [word, wanted] if word.casefold() in with_id:

@@ -15,6 +15,7 @@ REQUIRED_SCOPES: Final[Mapping[str, str]] = {
 
 _TWICE: Final = "when Slack's answer is lost, a message may be posted twice in"
 _SHARED: Final = "that are shared with other organizations are posted to like all others"
+_OWN_ALONE: Final = "a search finds one's own videos alone"
 OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
     "app_mentions:read": "a mention of the app is not answered",
     "channels:history": f"{_TWICE} a public channel",
@@ -22,8 +23,10 @@ OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
     "im:history": f"{_TWICE} a direct message, and what people write to the app is not answered",
     "channels:join": "JOIN_PUBLIC_CHANNELS has no effect",
     "im:write": f"{_TWICE} a direct message",
-    "users:read": "guests cannot be told from members, and can ask; cards do not say who asked",
-    "channels:read": f"public channels {_SHARED}",
+    "users:read": (
+        f"guests cannot be told from members, and can ask; cards do not say who asked; {_OWN_ALONE}"
+    ),
+    "channels:read": f"public channels {_SHARED}; {_OWN_ALONE}",
     "groups:read": f"private channels {_SHARED}",
     "usergroups:read": "user groups in VIDEO_USERS and TRAINING_USERS let nobody in",
     "files:read": f"scripts have at most {MAX_BOX:,} characters, whatever MAX_SCRIPT says",

@@ -193,7 +193,7 @@ _RELEASE: Final = Query(
                 ELSE :state END,
         channel = :channel, thread_ts = :thread_ts, ts = :ts,
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
-        direct = :direct, rewrites = :rewrites, file_id = :file_id, claimed = 0,
+        direct = :direct, rewrites = :rewrites, file_id = :file_id, public = :public, claimed = 0,
         due_at = CASE WHEN :state = 'pending' AND {_IS_SETTLED} THEN NULL
                  WHEN version > :shown_version THEN CAST(:due_with_news AS BIGINT)
                  ELSE CAST(:due_at AS BIGINT) END,
@@ -604,6 +604,7 @@ class Deliveries:
                 direct=int(delivery.direct),
                 rewrites=delivery.rewrites,
                 file_id=delivery.file_id,
+                public=int(delivery.public),
                 due_at=at,
                 wait_ms=wait_ms(to_ms(now), due_at),
                 due_with_news=to_ms(now) if posted and at is None else at,
@@ -666,6 +667,7 @@ def delivery_from(row: Row) -> Delivery:
             settled_by=optional_text(row["settled_by"]),
             addressee=optional_text(row["addressee"]),
             file_id=optional_text(row["file_id"]),
+            public=bool(row["public"]),
         )
 
 

@@ -7,7 +7,7 @@ approval waits for that first, and of those who decide, the first one counts.
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
@@ -95,6 +95,7 @@ from bot.store.usage import (
 from bot.timings import Timings
 
 _NO_APPROVALS: Final = ApprovalPolicy()
+_NO_NAMES: Final[Mapping[str, frozenset[str]]] = {}
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
 _BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
 _OPEN_QUESTIONS: Final = Query(
@@ -143,6 +144,15 @@ _COUNT_HELD: Final = Query(
     ) AS found
     """
 )
+_IN_PUBLIC: Final = Query(
+    """
+    SELECT jobs.* FROM (
+        SELECT job_id FROM deliveries WHERE public = 1 ORDER BY id DESC LIMIT :limit
+    ) AS posted JOIN jobs ON jobs.id = posted.job_id
+    WHERE jobs.kind = :kind
+    """
+)
+_MAX_SEARCHED: Final = 1000
 _RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
 _MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
@@ -474,6 +484,24 @@ class Jobs:
         rows = await self._database.run(lambda tx: tx.all(_RETRIED, ids=job_ids), durable=False)
         return {row["retry_of"] for row in rows}
 
+    async def find_made(
+        self, user: str, kind: str, matches: Callable[[Job], bool], *, in_public: bool
+    ) -> list[Job]:
+        """Return the jobs of one kind that match and have succeeded, newest first.
+
+        They are among a person's newest thousand and, with ``in_public``, among the newest thousand
+        whose replies were posted in channels that were public then.
+        """
+
+        def is_found(job: Job) -> bool:
+            return job.state is State.SUCCEEDED and matches(job)
+
+        found: dict[str, Job] = {}
+        for query in (_OF_USER, _IN_PUBLIC) if in_public else (_OF_USER,):
+            jobs = await self._list(query, is_found, user=user, kind=kind, limit=_MAX_SEARCHED)
+            found |= {job.id: job for job in jobs}
+        return sorted(found.values(), key=lambda job: job.created_at, reverse=True)
+
     async def fetch_newest_made(self) -> tuple[str, str] | None:
         """Return the kind and the remote id of what was created last, as far as is known."""
         row = await self._database.run(lambda tx: tx.one(_NEWEST_MADE), durable=False)
@@ -496,10 +524,14 @@ class Jobs:
         row = await self._database.run(lambda tx: tx.one(query, **values), durable=False)
         return job_from(row) if row else None
 
-    async def _list(self, query: Query, **values: Value) -> list[Job]:
-        jobs, unreadable = await self._database.run(
-            lambda tx: read_each(job_from, tx.all(query, **values)), durable=False
-        )
+    async def _list(
+        self, query: Query, matches: Callable[[Job], bool] | None = None, **values: Value
+    ) -> list[Job]:
+        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
+            jobs, unreadable = read_each(job_from, tx.all(query, **values))
+            return list(filter(matches, jobs)), unreadable
+
+        jobs, unreadable = await self._database.run(work, durable=False)
         self._unreadable.report(unreadable)
         return jobs
 
@@ -955,11 +987,17 @@ class Jobs:
         """Store that nothing erased or deleted can be read any more in the database."""
         await self._database.run(lambda tx: tx.all(_MARK_COMPACTED))
 
-    async def erase(self, before: datetime, kept: Mapping[str, frozenset[str]]) -> int:
+    async def erase(
+        self,
+        before: datetime,
+        kept: Mapping[str, frozenset[str]],
+        kept_of_made: Mapping[str, frozenset[str]] = _NO_NAMES,
+    ) -> int:
         """Erase what people wrote and the links of jobs that ended ``before``; return how many.
 
-        ``kept`` names, by kind, the parameters that stay. Of a job that cannot be read, none do.
-        Some may be left for the next call.
+        ``kept`` names, by kind, the parameters that stay, and ``kept_of_made`` parameters and facts
+        that stay of a job that has succeeded. Of a job that cannot be read, none do. Some may be
+        left for the next call.
         """
 
         def work(tx: Transaction) -> int:
@@ -970,9 +1008,10 @@ class Jobs:
             for error in unreadable:
                 tx.all(_ERASE, id=error.key, params="{}", snapshot=None)
             for job in jobs:
-                keep = kept.get(job.kind, frozenset())
-                params = {name: value for name, value in job.params.items() if name in keep}
-                snapshot = snapshot_text(job.snapshot and _without_words(job.snapshot))
+                is_made = job.state is State.SUCCEEDED
+                of_made = kept_of_made.get(job.kind, frozenset()) if is_made else frozenset()
+                params = _only(job.params, kept.get(job.kind, frozenset()) | of_made)
+                snapshot = snapshot_text(job.snapshot and _without_words(job.snapshot, of_made))
                 tx.all(_ERASE, id=job.id, params=json.dumps(params), snapshot=snapshot)
             return len(rows)
 
@@ -1372,6 +1411,11 @@ def _failed(job: Job, failure: Failure, reason: str = "") -> Job:
     return replace(job, state=State.FAILED, failure=failure, reason=reason)
 
 
-def _without_words(snapshot: Snapshot) -> Snapshot:
-    """Return what stays of a snapshot when links and words are erased."""
-    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict)
+def _without_words(snapshot: Snapshot, kept: frozenset[str]) -> Snapshot:
+    """Return what stays of a snapshot when links and words are erased, but for ``kept`` facts."""
+    facts = _only(snapshot.facts, kept)
+    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict, facts=facts)
+
+
+def _only(texts: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if name in names}

@@ -59,6 +59,7 @@ class Trailer:
     schedule: Literal["minutes", "hours"] = "minutes"
     in_progress = frozenset({"queued", "generating"})
     kept_params = frozenset({"video_name"})
+    kept_of_made = frozenset[str]()
     catalogued: Final = False
 
     def body(self, params: Mapping[str, str]) -> dict[str, str]:

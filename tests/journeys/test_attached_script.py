@@ -1,26 +1,15 @@
 """Scripts in a text file that is attached to the message of a shortcut."""
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
-
-import pytest
 
 from sandbox.block_kit import objects
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Hang
 from sandbox.slack import RESPONSE_TIMEOUT
 from sandbox.slack_objects import Message
+from tests.journeys.test_script_file import LONG, scripts
 from tests.world import REPLICA, World
-
-LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
-
-
-@pytest.fixture
-async def filed(quiet_world: World) -> AsyncIterator[World]:
-    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
-        await quiet_world.settle()
-        yield quiet_world
 
 
 def attached(world: World, content: str, mimetype: str = "text/plain", text: str = "") -> Message:
@@ -39,10 +28,6 @@ async def opened(world: World, message: Message) -> Modal:
 def words(form: Modal) -> str:
     texts = (each.get("text") for each in objects(form.view.body["blocks"]))
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def scripts(world: World) -> list[str]:
-    return [video.script for video in world.service.videos.values()]
 
 
 async def test_a_short_file_fills_the_box_and_a_long_one_is_used_whole(filed: World) -> None:

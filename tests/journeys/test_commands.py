@@ -5,7 +5,6 @@ import tomllib
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import AsyncMock
-from urllib.parse import urlencode
 
 import pytest
 
@@ -13,11 +12,11 @@ from bot.slack import errors
 from bot.store import DatabaseUnavailable, DatabaseUncertain, RowUnreadable
 from bot.store.jobs import Jobs
 from bot.store.replicas import Replicas
-from sandbox.delivery import button_action, deliver, find_button, interact, interaction
+from sandbox.delivery import button_action, find_button, interact, interaction
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.slack_objects import APP, TEAM, Message
+from sandbox.slack_objects import Message
 from tests.world import REPLICA, World, number_of
 
 DOCUMENTED = tomllib.loads(
@@ -448,53 +447,6 @@ async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_error(
 
             assert answer.ok
             assert answer.message is None, "the form is open: its copy did that"
-
-
-async def test_a_replayed_command_is_answered_like_the_first(world: World) -> None:
-    studio, ana = world.slack.channel("studio"), world.ana.user
-    body = urlencode(
-        {
-            "command": "/video",
-            "text": "Hello.",
-            "user_id": ana.id,
-            "channel_id": studio.id,
-            "trigger_id": world.slack.new_trigger(ana.id, studio.id),
-            "response_url": world.slack.new_response_url(ana.id, studio.id),
-            "team_id": TEAM,
-            "api_app_id": APP,
-        }
-    ).encode()
-
-    answers = [await deliver(world.slack, body) for _ in range(3)]
-
-    assert [(answer.status, answer.body) for answer in answers] == [(200, "")] * 3
-    assert len(world.slack.modals[ana.id]) == 1
-    assert not world.ephemerals(world.ana)
-
-
-async def test_a_create_again_button_of_an_earlier_attempt_does_nothing(world: World) -> None:
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset(), Reset())
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=16)
-    first = world.question(card)
-    await world.ana.click(first, "Create again")
-    await world.advance(minutes=16)
-    second = world.now(card)
-    assert "Your answer is needed" in second.text
-    before = len(world.ephemerals(world.ana))
-
-    await world.ana.click(first, "Create again")
-    await world.settle()
-
-    [text] = world.ephemerals(world.ana)[before:]
-    assert "already been settled" in text
-    assert world.now(card) == second
-    assert len(world.requests_for("create_video")) == 2
-    await world.ana.click(world.question(second), "Create again")
-    await world.advance(minutes=5)
-    assert len(world.requests_for("create_video")) == 3
-    assert len(world.replies(card)) == 1
 
 
 @pytest.mark.parametrize(

@@ -123,17 +123,6 @@ async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(worl
     assert f"That's a replica: `/replica status {number_of(training)}`" in answer.message.text
 
 
-async def test_while_the_service_is_down_the_status_shows_what_was_last_known(world: World) -> None:
-    card = await world.request_replica(world.ana)
-    await world.advance(minutes=10)
-    world.service.down = True
-
-    shown = await _shown_after(world, world.ana, f"status {number_of(card)}")
-
-    assert "Training" in shown
-    assert "Couldn't be checked just now" in shown
-
-
 # ── Add ───────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -137,16 +137,6 @@ async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
     assert len(_created(world)) == 1
 
 
-async def test_all_mistakes_are_reported_at_once(world: World) -> None:
-    form = await _opens(world)
-    for block in form.view.body["blocks"]:
-        block["optional"] = True
-    await form.submit({"consent_video_url": "https://localhost/"})
-
-    assert form.errors.keys() == {"train_video_url", "consent_video_url", "agreed"}
-    assert "direct link to the training video" in form.errors["train_video_url"]
-
-
 async def test_a_form_shows_that_the_service_refuses_our_key_and_keeps_its_input(
     world: World,
 ) -> None:

@@ -1,7 +1,7 @@
 """Scripts that are longer than a form's field holds, in a text file."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,13 +13,6 @@ from sandbox.slack import RESPONSE_TIMEOUT
 from tests.world import REPLICA, World
 
 LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
-
-
-@pytest.fixture
-async def filed(quiet_world: World) -> AsyncIterator[World]:
-    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
-        await quiet_world.settle()
-        yield quiet_world
 
 
 async def with_file(

@@ -1,7 +1,6 @@
 """A transcript that is too long for the reply is a text file in the thread, once."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -29,13 +28,6 @@ NOT_DONE: list[Fault] = [
 
 def refusal(code: str) -> CannedResponse:
     return CannedResponse(200, {"ok": False, "error": code})
-
-
-@pytest.fixture
-async def filed(quiet_world: World) -> AsyncIterator[World]:
-    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
-        await quiet_world.settle()
-        yield quiet_world
 
 
 async def asks(world: World, script: str = LONG, channel: str = "studio", name: str = "") -> None:

@@ -16,15 +16,11 @@ from sandbox.player import DOWNLOAD
 from sandbox.scenarios import Scenario
 from sandbox.slack import FILE_CONTENT
 from sandbox.slack_objects import Message
+from tests.journeys.test_transcript_file import COMPLETE, GET_URL, refusal, shared
 from tests.world import REPLICA, World
 
 MP4: Final = (Path(player.__file__).parent / "clip" / "clip.mp4").read_bytes()
-GET_URL, COMPLETE = "files.getUploadURLExternal", "files.completeUploadExternal"
 HERE: Final = "127.0.0.1"
-
-
-def refusal(code: str) -> CannedResponse:
-    return CannedResponse(200, {"ok": False, "error": code})
 
 
 @pytest.fixture
@@ -39,11 +35,6 @@ async def makes_a_video(world: World, channel: str = "studio", minutes: float = 
     """Ask for a video, and wait until all is done."""
     await world.request_video(world.ana, channel=channel)
     await world.advance(minutes=minutes)
-
-
-def shared(world: World) -> list[Message]:
-    """Return the messages with which the bot shared a file, anywhere."""
-    return [each for each in world.posts() if each.files]
 
 
 def one_video(world: World) -> Message:

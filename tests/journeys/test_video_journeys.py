@@ -113,32 +113,6 @@ async def test_a_hundred_callbacks_at_once_bring_one_reply(unread_world: World) 
     assert len(world.requests_for("read_video")) < 5
 
 
-async def test_a_callback_may_come_with_any_method(
-    unread_world: World, subtests: pytest.Subtests
-) -> None:
-    for plan in (CallbackPlan(method="GET"), CallbackPlan(method="PUT")):
-        with subtests.test(plan=plan):
-            world = unread_world
-            world.service.callback_plan = plan
-            card = await world.request_video(world.ana)
-
-            await world.advance(minutes=5)
-
-            assert len(world.replies(card)) == 1
-
-
-async def test_a_callback_may_have_any_body(unread_world: World, subtests: pytest.Subtests) -> None:
-    for body in ["", "<oops>", "[1, 2", [None], {"video_id": 7}, "null"]:
-        with subtests.test(body=body):
-            world = unread_world
-            world.service.callback_plan = CallbackPlan(body=body)
-            card = await world.request_video(world.ana)
-
-            await world.advance(minutes=5)
-
-            assert len(world.replies(card)) == 1
-
-
 async def test_a_callback_with_an_unknown_token_gets_the_same_answer_and_changes_nothing(
     unread_world: World,
 ) -> None:

@@ -25,6 +25,10 @@ async def test_requests_are_searched_and_cleared_in_every_window(page_world: Pag
     await page_world.request_video(page_world.ben, {"script": OTHER})
     await page_world.advance(minutes=3)
     wire, others = await ana.looks_behind("Wire"), await ben.looks_behind("Wire")
+    await wire.get_by_label("Show").select_option("video service → bot")
+    await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(0)
+    await expect(_shown(wire).filter(has_text="callback").first).to_be_visible()
+    await wire.get_by_label("Show").select_option("")
     await wire.get_by_label("Search").fill("NUMBERS in")
     await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(1)
     # What comes later is searched too.

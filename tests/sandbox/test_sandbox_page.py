@@ -316,25 +316,6 @@ async def nobody_home(world: World, status: int | None, body: object = "") -> As
 # ── Forms ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_client_does_not_submit_what_the_form_does_not_accept(
-    browser: Browser, subtests: pytest.Subtests
-) -> None:
-    for values, words in [
-        ({"script": ""}, "Script: a value is required"),
-        ({"script": "x" * 3_001}, "3001 characters"),
-        ({"background": "a castle"}, "not offered"),
-        ({"where": "attic-2"}, "not in the list"),
-    ]:
-        with subtests.test(values=values, words=words):
-            view = await browser.opens_form()
-            outcome = await browser.in_form(view, "submit", values=filled(view, **values))
-            assert outcome["error"]["code"] == "refused"
-            assert words in outcome["error"]["text"]
-            assert [each["id"] for each in outcome["views"]] == [view["id"]]
-            await browser.world.settle()
-            assert not browser.world.posts()
-
-
 async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
     view = await browser.opens_form("ana")
     outcome = await browser.in_form(view, "submit", "ben", values=filled(view))

@@ -16,8 +16,8 @@ import pytest
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
 from sandbox.player import DOWNLOAD
 from sandbox.scenarios import Scenario
+from tests.journeys.test_transcript_file import GET_URL
 from tests.journeys.test_video_in_thread import (
-    GET_URL,
     HERE,
     MP4,
     makes_a_video,

@@ -5,7 +5,8 @@ from tests.databases import all_rows
 from tests.modes import on_both_engines
 from tests.world import REPLICA, World, number_of
 
-SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")
+SECRETS = ("A secret script.", "secret.mp4", "Secretly too dark.", ".mp4")
+KEPT_OF_MADE = ("Secret name", "/watch/")
 
 
 def _stored(world: World) -> str:
@@ -39,6 +40,8 @@ async def test_scripts_and_links_are_erased_after_the_retention_time_and_not_bef
     after = _stored(world)
     assert [secret for secret in SECRETS if secret in after] == []
     assert REPLICA in after
+    # Of the one that was made, and not of the one that failed.
+    assert [after.count(each) for each in KEPT_OF_MADE] == [1, 1]
 
 
 @on_both_engines
@@ -69,7 +72,8 @@ async def test_the_list_and_the_cards_remain_after_erasing(quiet_world: World) -
         assert world.posts() == cards, "what stands in Slack is Slack's to keep"
         answer = await world.ana.command("/video", "list")
         assert answer.message is not None
-        assert "Ready · no longer stored" in answer.message.text
+        assert "Ready · Secret name" in answer.message.text
+        assert "/watch/" in answer.message.text
         [video_id] = world.service.videos
         answer = await world.ana.command("/video", f"status {video_id}")
         await world.settle()

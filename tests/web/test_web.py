@@ -127,19 +127,6 @@ async def test_a_replayed_command_opens_one_form(world: World) -> None:
     assert len(world.slack.modals[world.ana.user.id]) == 1
 
 
-async def test_a_replayed_submission_makes_one_video(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    await form.resubmit(5)
-    # The signature is good for five minutes, and the job has ended by then.
-    await world.advance(minutes=4)
-    await form.resubmit(5)
-    await world.advance(minutes=10)
-    assert world.created_count() == 1
-    assert len(world.posts()) == 2
-    assert {answer.status for answer in await form.resubmit(2)} == {401}  # the signature is old
-
-
 async def test_a_replayed_submission_makes_one_video_after_a_restart_too(
     quiet_world: World,
 ) -> None:
@@ -163,19 +150,6 @@ async def asks_what_to_do(world: World) -> Message:
     return card
 
 
-async def test_a_replayed_create_again_creates_once(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await asks_what_to_do(world)
-        body = click(world, world.question(card), "job_create_again")
-        await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
-        await replay(world, body)
-        await world.advance(minutes=5)
-        assert len(world.requests_for("create_video")) == 2
-        assert world.created_count() == 1
-        assert len(world.replies(card)) == 1
-
-
 async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
     quiet_world: World,
 ) -> None:
@@ -191,16 +165,6 @@ async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
         await world.advance(minutes=5)
         assert len(world.requests_for("create_video")) == 2
         assert "Your answer is needed" in world.now(card).text
-
-
-async def test_a_replayed_give_up_ends_a_request_once(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await asks_what_to_do(world)
-        body = click(world, world.question(card), "job_give_up")
-        await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
-        await replay(world, body)
-        assert len(world.replies(card)) == 1
 
 
 # ── Headers, forms and health ─────────────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ def video_help(command: str, replica: str) -> Message:
             ("", "open the form"),
             ("Welcome to the team!", "open it with that script"),
             ("list", "see your videos"),
+            ("find <words>", "find a video by its name or script"),
             ("status <id>", "check a video"),
             ("help", "show this help"),
         ],

@@ -1,5 +1,7 @@
 """The state of jobs of any kind: the list of a user's jobs, and the status of one."""
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -26,6 +28,7 @@ from bot.slack.views.blocks import (
     date,
     escape,
     escaped,
+    in_channel,
     joined,
     link,
     linked,
@@ -44,6 +47,8 @@ from bot.slack.views.blocks import (
 from bot.slack.views.presenters import Presenter, script_of, state_word
 
 _MAX_LISTED: Final = 15
+_MAX_FOUND: Final = 10
+_WORD: Final = re.compile(r"\w+")
 _MAX_FACT: Final = 500
 # The links of a snapshot, and their labels.
 _LINKS: Final = {
@@ -72,17 +77,69 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
     if not jobs:
         text = f"You don't have any {presenter.noun}s yet. Start with `{command.command}`."
         return Message(text, [section(text)])
-    return listed(jobs, presenter)
+    return listed(jobs, presenter, f"Your {presenter.noun}s, newest first:")
 
 
-def listed(jobs: Sequence[Job], presenter: Presenter) -> Message:
-    """Return a list of jobs: state, name, when each was asked for, and its links."""
-    heading = f"Your {presenter.noun}s, newest first:"
+async def find_made(
+    ctx: HandlerContext, command: SlashCommand, kind: str, wanted: str, as_script: Json
+) -> Message:
+    """Return what was made whose name or script has all the words that are wanted, newest first.
+
+    That is the user's own and, if they are a full member, what was posted in public channels that
+    are public still. ``as_script`` is what offers to use the words as a script.
+    """
+    presenter, deadline = ctx.presenters[kind], ctx.service_deadline()
+    needed = _WORD.findall(_folded(wanted)) or _folded(wanted).split()
+
+    def matches(job: Job) -> bool:
+        text = _folded(f"{presenter.name(job)}\n{script_of(job, job.snapshot)}")
+        return all(word in text for word in needed)
+
+    in_public = await ctx.access.reads_public_channels(command.user, deadline)
+    found = await ctx.store.jobs.find_made(command.user, kind, matches, in_public=in_public)
+    asked = list(dict.fromkeys(job.channel for job in found if job.user != command.user))
+    public = {each for each in asked[:_MAX_FOUND] if await ctx.access.is_public(each, deadline)}
+    seen = [job for job in found if job.user == command.user or job.channel in public]
+    return found_jobs(seen, presenter, wanted, command.user, as_script)
+
+
+def found_jobs(
+    jobs: Sequence[Job], presenter: Presenter, wanted: str, reader: str, as_script: Json
+) -> Message:
+    """Return the newest of the jobs that were found, and how many more there are at least."""
+    nouns, searched = f"{presenter.noun}s", f"“{escape(wanted)}”"
+    if not jobs:
+        text = (
+            f"No {nouns} with {searched} in the name or script. Try fewer words, or words of the "
+            "name: old scripts are erased."
+        )
+        return Message(text, [section(text), as_script])
+    heading = f"{nouns.capitalize()} with {searched}, newest first:"
+    message = listed(jobs[:_MAX_FOUND], presenter, heading, reader)
+    left_out = len(jobs) - _MAX_FOUND
+    end = f"At least {left_out:,} more. Add a word to narrow it down." if left_out > 0 else ""
+    blocks = [*message.blocks, *([section(end)] if end else []), as_script]
+    return Message(joined([message.text, end]), blocks)
+
+
+def _folded(text: str) -> str:
+    """Return a text in which case, and how an umlaut is written, make no difference."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def listed(
+    jobs: Sequence[Job], presenter: Presenter, heading: str, reader: str | None = None
+) -> Message:
+    """Return a list of jobs: state, name, when each was asked for, and its links.
+
+    With a ``reader``, it says of the jobs of others in which channel they are.
+    """
     items = [
         paragraph(
             words(state_word(job, presenter), bold=True),
             words(f" · {title(presenter.name(job)) or _ERASED} · "),
             moment_of(job.created_at),
+            *([words(" · "), in_channel(job.channel)] if reader not in {None, job.user} else []),
             *[
                 part
                 for label, url in presenter.links(job).items()
@@ -97,6 +154,7 @@ def listed(jobs: Sequence[Job], presenter: Presenter) -> Message:
                 f"• {state_word(job, presenter)}",
                 unformatted(title(presenter.name(job))) or _ERASED,
                 date(job.created_at),
+                *([f"<#{job.channel}>"] if reader not in {None, job.user} else []),
                 *_best_link(presenter, job),
             ]
         )

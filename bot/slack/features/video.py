@@ -51,7 +51,7 @@ from bot.slack.features.forms import (
     where_field,
 )
 from bot.slack.features.help import video_help
-from bot.slack.features.list import list_jobs, show_status
+from bot.slack.features.list import find_made, list_jobs, show_status
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, View, ViewSubmission, read
 from bot.slack.views.blocks import (
     MAX_QUOTES,
@@ -87,6 +87,10 @@ _KIND: Final = "video"
 _MAX_OPTIONS: Final = 100
 _SUBCOMMANDS: Final = ("list", "status", "help")
 _USE_AS_SCRIPT: Final = "use_as_script"
+FIND_HELP: Final = (
+    "`{command} find` needs words from a video's name or script: for example, "
+    "`{command} find onboarding`."
+)
 CALLBACK_ID: Final = "create_video"
 REPLICA: Final = "video_replica"
 BACKGROUND: Final = "video_background"
@@ -127,11 +131,18 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Answer a subcommand, or open the form with the text as its script."""
     command = read(SlashCommand, body)
-    match command.subcommand("status"):
+    match command.subcommand("status", with_words="find"):
         case "help", _:
             await ack_ephemeral(ack, video_help(ctx.command(_KIND), ctx.command("replica")))
         case "list", _:
             await ack_ephemeral(ack, await list_jobs(ctx, command, _KIND))
+        case "find", "":
+            await ack_ephemeral(ack, FIND_HELP.format(command=ctx.command(_KIND)))
+        case "find", wanted:
+            as_script = script_button("Use as script", command.words)
+            work = find_made(ctx, command, _KIND, wanted, as_script)
+            ctx.answer_later(command.response_url, work)
+            await ack()
         case name, "":
             await ack_missing_id(ack, ctx.command(_KIND), name, "video")
         case _, wanted:
@@ -161,8 +172,12 @@ def _suggestion(meant: str, word: str) -> Message:
     """Return the answer to a word that looks like a mistyped subcommand."""
     typed = f"{meant} <id>" if meant.endswith("status") else meant
     text = f"Did you mean `{escape(typed)}`?"
-    label = f"Use “{word}” as script"
-    return Message(text, [section(text), actions([button(label, _USE_AS_SCRIPT, value=word)])])
+    return Message(text, [section(text), script_button(f"Use “{word}” as script", word)])
+
+
+def script_button(label: str, script: str) -> Json:
+    """Return the button that opens the form with what was typed."""
+    return actions([button(label, _USE_AS_SCRIPT, value=script)])
 
 
 async def open_create_form(
@@ -262,7 +277,7 @@ async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def use_as_script(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form with a word that looked like a mistyped subcommand."""
+    """Open the form with what was, or looked like, a subcommand."""
     action = read(BlockAction, body)
     error = await open_create_form(
         ctx,

@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import Clock
 from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
-from bot.model import Delivery, DeliveryState, Job, Role
+from bot.model import Delivery, DeliveryState, Job, Role, State
 from bot.service.media import VideoSource
 from bot.slack.access import Access
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
@@ -298,6 +298,12 @@ class Messenger:
         is_found = outgoing.job.copied and outgoing.delivery.state is DeliveryState.UNCERTAIN
         following = () if is_found else self._uploads.following(outgoing, posted)
         retried = outgoing.job.retry_of if delivery.role is Role.CARD else None
+        if delivery.role is Role.REPLY and outgoing.job.state is State.SUCCEEDED:
+            timeout = self._timings.name_timeout.total_seconds()
+            deadline = asyncio.get_running_loop().time() + timeout
+            asked_at = outgoing.job.created_at
+            is_public = await self._access.is_public(delivery.channel, deadline, asked_at)
+            posted = replace(posted, public=is_public)
         now = self._clock.now()
         await self._store.deliveries.release(
             posted, now, None, following=following, retried=retried

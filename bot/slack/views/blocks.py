@@ -184,6 +184,11 @@ def code(text: str) -> Json:
     return {"type": "text", "text": text, "style": {"code": True}}
 
 
+def in_channel(channel: str) -> Json:
+    """Return the name of a channel for a rich text, which links to it."""
+    return {"type": "channel", "channel_id": channel}
+
+
 def linked(url: str, label: str) -> Json:
     """Return a link for a rich text."""
     return {"type": "link", "url": url, "text": label}
