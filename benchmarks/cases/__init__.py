@@ -16,6 +16,7 @@ from benchmarks.cases import (
     polling,
     rush,
     start,
+    steps,
     throughput,
     typeahead,
 )
@@ -27,6 +28,7 @@ CASES: Final = (
     Case("type-ahead", typeahead.run),
     Case("callback", callback.run),
     Case("throughput", throughput.run),
+    Case("steps", steps.run),
     Case("rush", rush.run),
     Case("pace", pace.run),
     Case("copies", copies.run),

@@ -21,7 +21,7 @@ from benchmarks.payloads import PATH, SECRET, TOKEN
 from bot.service.client import Clients, connect
 
 _AT_ONCE: Final = 64
-_BLOCKS: Final[list[dict[str, Any]]] = [
+BLOCKS: Final[list[dict[str, Any]]] = [
     {"type": "section", "text": {"type": "mrkdwn", "text": "*Video* · Rendering"}},
     {"type": "section", "text": {"type": "mrkdwn", "text": "The answer comes into this thread."}},
     {"type": "context", "elements": [{"type": "mrkdwn", "text": "replica r-anna"}]},
@@ -43,14 +43,14 @@ class _Calls:
             asked = {"script": "Welcome to the team!", "replica_id": "r-anna"}
             video = (await self._clients.creating.post(self._videos, json=asked)).json()
             card = await self._slack.chat_postMessage(
-                channel=channel, text="Rendering", blocks=_BLOCKS
+                channel=channel, text="Rendering", blocks=BLOCKS
             )
             (await self._clients.reading.get(f"{self._videos}/{video['video_id']}")).json()
             await self._slack.chat_update(
-                channel=channel, ts=card["ts"], text="Ready", blocks=_BLOCKS
+                channel=channel, ts=card["ts"], text="Ready", blocks=BLOCKS
             )
             await self._slack.chat_postMessage(
-                channel=channel, thread_ts=card["ts"], text="Ready", blocks=_BLOCKS
+                channel=channel, thread_ts=card["ts"], text="Ready", blocks=BLOCKS
             )
 
 

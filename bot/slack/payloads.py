@@ -4,6 +4,8 @@ Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/referenc
 """
 
 import difflib
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
@@ -370,6 +372,10 @@ class View(Payload):
 
     def fields(self) -> dict[str, str]:
         """Return the values of the fields that are filled in, by block id."""
+        return dict(self._filled_in)
+
+    @cached_property
+    def _filled_in(self) -> Mapping[str, str]:
         found = {}
         for block_id, elements in self.values.items():
             for element in elements.values():

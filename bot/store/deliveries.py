@@ -61,16 +61,18 @@ _SORTS: Final = {
     "transfers": f"state <> 'posted' AND {_TRANSFERS}",
     "edits": f"state = 'posted' AND role IN ({_KNOWN})",
 }
-_FIRST: Final = Query(
-    " UNION ALL ".join(
-        f"""SELECT * FROM (
-            SELECT id, role, state, channel, due_at, '{name}' AS sort FROM deliveries
-            WHERE due_at IS NOT NULL AND {which} AND id NOT IN (EACH :held)
-            ORDER BY due_at LIMIT :window
-        ) AS {name}"""  # noqa: S608 - the names of the roles are ours
-        for name, which in _SORTS.items()
-    )
+# A reply notifies a person, who waits for it; an edit notifies nobody.
+_RANK: Final = """CASE WHEN state = 'posted' THEN 2 ELSE 0 END
+    + CASE WHEN role IN ('card', 'transcript', 'clip') THEN 1 ELSE 0 END AS rank"""
+_ALL_SORTS: Final = " UNION ALL ".join(
+    f"""SELECT * FROM (
+        SELECT id, role, state, channel, due_at, '{name}' AS sort, {_RANK} FROM deliveries
+        WHERE due_at IS NOT NULL AND {which} AND id NOT IN (EACH :held)
+        ORDER BY due_at LIMIT :window
+    ) AS {name}"""  # noqa: S608 - the names of the roles are ours
+    for name, which in _SORTS.items()
 )
+_FIRST: Final = Query(f"SELECT * FROM ({_ALL_SORTS}) AS sorts ORDER BY rank, due_at, id")  # noqa: S608 - likewise
 # Whose the rows are. A job is never another person's: nothing is locked.
 _PEOPLE: Final = Query(
     """
@@ -83,7 +85,8 @@ _OF_OTHERS: Final = {
     name: Query(
         f"""
         SELECT newest.*, jobs.user_id FROM (
-            SELECT id, job_id, role, state, channel, due_at, '{name}' AS sort FROM deliveries
+            SELECT id, job_id, role, state, channel, due_at, '{name}' AS sort, {_RANK}
+            FROM deliveries
             WHERE due_at IS NOT NULL AND due_at <= :now AND {which} AND id NOT IN (EACH :held)
             ORDER BY due_at DESC LIMIT :window
         ) AS newest JOIN jobs ON jobs.id = newest.job_id
@@ -705,18 +708,27 @@ class _Choice:
         self._under_way = Counter(map(covering, held))
 
     def choose(self, rows: Sequence[Row], of_others: Sequence[Row]) -> None:
-        """Choose among rows, the first of each sort, and those of others, which go before them."""
+        """Choose among rows, the first of each sort, and those of others, which go before them.
+
+        Both are in the order of their ranks. Where all that may begin is chosen, it looks no
+        further: the next claim does.
+        """
         due, waiting = Counter[str](), set[tuple[str, str, Limited]]()
-        # Sorting keeps the order of those that rank the same.
-        first = {row["id"] for row in of_others}
-        rest = sorted((row for row in rows if row["id"] not in first), key=_moment)
-        for row in sorted([*of_others, *rest], key=_rank):
+        if of_others:
+            first = {row["id"] for row in of_others}
+            rest = [row for row in rows if row["id"] not in first]
+            # Sorting keeps the order of those of the same rank.
+            rows = sorted([*of_others, *rest], key=lambda row: int(row["rank"]))
+        for row in rows:
             due_at = due_at_of(row)
             if due_at is None:  # damaged: the sweep finds that it is too late
                 continue
             if due_at > self._now:
                 self.left.append(due_at)
                 continue
+            if len(self.ids) == self._limit:
+                self.left.append(self._now)
+                break
             due[row["sort"]] += 1
             channel = row["channel"] if row["state"] == DeliveryState.PENDING else None
             limited = Limited(row["state"], None if row["sort"] == "transfers" else channel)
@@ -740,8 +752,6 @@ class _Choice:
         )
         if any(self._free[kind] <= 0 for kind in kinds):
             self.full = True
-        elif len(self.ids) == self._limit:
-            self.left.append(self._now)
         else:
             self.ids.append(row["id"])
             self._under_way[limited] += 1
@@ -763,32 +773,21 @@ def _of_others(
     Those of somebody of whom one is under way are left where they are.
     """
     found: dict[tuple[str, str], Row] = {}
-    due = [row for row in rows if _moment(row)[0] <= to_ms(now)]
-    for sort, count in Counter(row["sort"] for row in due).items():
+    at = to_ms(now)
+    due = [row["sort"] for row in rows if isinstance(row["due_at"], int) and row["due_at"] <= at]
+    for sort, count in Counter(due).items():
         if count < _WINDOW:
             continue
-        sample = [row["id"] for row in due if row["sort"] == sort][::_SAMPLE]
+        sample = [row["id"] for row in rows if row["sort"] == sort][::_SAMPLE]
         people = {row["user_id"] for row in tx.all(_PEOPLE, ids=sample)}
         if 2 * len(people) > len(sample):
             continue
         held = [*left_out]
         people.update(row["user_id"] for row in tx.all(_PEOPLE, ids=held))
-        others = tx.all(
-            _OF_OTHERS[sort], now=to_ms(now), held=held, people=[*people], window=_WINDOW
-        )
+        others = tx.all(_OF_OTHERS[sort], now=at, held=held, people=[*people], window=_WINDOW)
         for row in others:
             found.setdefault((sort, row["user_id"]), row)
     return [*found.values()]
-
-
-def _moment(row: Row) -> tuple[int, int]:
-    return row["due_at"] if isinstance(row["due_at"], int) else 0, row["id"]
-
-
-def _rank(row: Row) -> tuple[bool, bool]:
-    """Return the place of a row among others: a reply notifies a person, who waits for it."""
-    is_later = row["role"] in {Role.CARD, Role.TRANSCRIPT, Role.CLIP}
-    return row["state"] == DeliveryState.POSTED, is_later
 
 
 def _with_jobs_and_cards(

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
 
 from bot.model import (
+    Approval,
     ApprovalPolicy,
     Attempt,
     Delivery,
@@ -263,7 +264,6 @@ _ADD: Final = Query(
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
             :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
             :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on)
-    RETURNING *
     """
 )
 _LAST_TURN: Final = Query(
@@ -703,30 +703,44 @@ class Jobs:
             usual = durations or self.durations.read(tx, request.kind, script_band(script))
             typical, slow = usual.as_stored
             count(tx, request, self._trainings, day_of(now), to_ms(now))
-            [added] = tx.all(
-                _ADD,
+            job = Job(
                 id=new_id,
-                key=request.key,
                 kind=request.kind,
-                params=json.dumps(dict(request.params)),
+                params=request.params,
                 user=request.user,
                 channel=request.channel,
                 thread_ts=request.thread_ts,
+                created_at=now,
+                state=State.WAITING_FOR_APPROVAL if asked else State.QUEUED,
+                due_at=due_at,
+                typical_duration=usual.durations.typical if usual.durations else None,
+                slow_after=usual.durations.slow if usual.durations else None,
+                retry_of=retried["id"] if retried is not None else None,
+                approval=Approval(asked, until) if asked else None,
+            )
+            tx.all(
+                _ADD,
+                id=job.id,
+                key=request.key,
+                kind=job.kind,
+                params=json.dumps(dict(job.params)),
+                user=job.user,
+                channel=job.channel,
+                thread_ts=job.thread_ts,
                 now=to_ms(now),
-                state=(State.WAITING_FOR_APPROVAL if asked else State.QUEUED).value,
+                state=job.state.value,
                 due_at=to_ms(due_at),
                 wait_ms=wait_ms(to_ms(now), due_at),
                 turn_at=next_turn(form["last_turn"], now),
                 typical_ms=typical,
                 slow_ms=slow,
                 script_band=script_band(script),
-                retry_of=retried["id"] if retried is not None else None,
+                retry_of=job.retry_of,
                 fingerprint=request.fingerprint,
                 approval_asked=json.dumps(asked) if asked else None,
                 approval_until=to_ms(until) if asked else None,
                 counted_on=day_of(now),
             )
-            job = job_from(added)
             if asked:
                 self._ask(tx, job, asked, now)
             add_card(tx, job, self._timings.card_delay)

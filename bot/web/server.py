@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
@@ -38,7 +38,6 @@ _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 _MAX_SIGNATURE_AGE: Final = timedelta(minutes=5)
 _FORM: Final = "application/x-www-form-urlencoded"
-_BOLT_HEADERS: Final = "x-slack-bolt-"
 _NOT_KEPT: Final = {hdrs.CACHE_CONTROL: "no-store"}
 _LOG_INTERVAL: Final = timedelta(minutes=1)  # between two log lines
 
@@ -130,15 +129,9 @@ class WebServer:
         if not self._is_signed(body, timestamp, signature):
             self._wrong_signatures.add()
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
-        # The signature does not cover headers, and some of them choose what Bolt runs.
-        headers: dict[str, str | Sequence[str]] = {
-            name: value
-            for name, value in request.headers.items()
-            if not name.lower().startswith(_BOLT_HEADERS)
-        }
         began = time.perf_counter()
         with self._server.protect(request), self._priority.request():
-            return await self._dispatch(request, body, headers, began)
+            return await self._dispatch(request, body, began)
 
     def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
         """Return whether Slack signed exactly these bytes."""
@@ -146,15 +139,9 @@ class WebServer:
         digest = hmac.new(self._signing_secret, base, hashlib.sha256).hexdigest()
         return hmac.compare_digest(f"v0={digest}", signature)
 
-    async def _dispatch(
-        self,
-        received: web.Request,
-        body: bytes,
-        headers: dict[str, str | Sequence[str]],
-        began: float,
-    ) -> web.Response:
+    async def _dispatch(self, received: web.Request, body: bytes, began: float) -> web.Response:
         try:
-            request = _bolt_request(received, body.decode(), headers)
+            request = _bolt_request(received, body.decode())
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             return web.Response(status=HTTPStatus.BAD_REQUEST)
         try:
@@ -218,10 +205,11 @@ class WebServer:
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE, **_NOT_KEPT})
 
 
-def _bolt_request(
-    received: web.Request, body: str, headers: dict[str, str | Sequence[str]]
-) -> AsyncBoltRequest:
+def _bolt_request(received: web.Request, body: str) -> AsyncBoltRequest:
     """Return a request of Slack for Bolt, a form as the JSON that Bolt also accepts.
+
+    The signature does not cover headers, and some of them choose what Bolt runs: it gets none but
+    the type of the body.
 
     Slack sends an interaction as the field ``payload`` of a form, and a command as a form of its
     values. Bolt reads forms with urllib, which takes longer than all the rest of an answer (180 of
@@ -232,13 +220,14 @@ def _bolt_request(
         ValueError, TypeError, AttributeError, LookupError, RecursionError: the body is not such a
             request.
     """
-    if str(headers.get("Content-Type")).startswith(_FORM) and not body.startswith("{"):
+    content_type = received.headers.get(hdrs.CONTENT_TYPE, "")
+    if content_type.startswith(_FORM) and not body.startswith("{"):
         fields = received.rel_url.build(query_string=body, encoded=True).query
         body = fields["payload"] if "payload" in fields else json.dumps(dict(fields))
         if not body:
             raise ValueError("the payload is empty")
-        headers = {**headers, "Content-Type": "application/json"}
-    request = AsyncBoltRequest(body=body, headers=headers)
+        content_type = "application/json"
+    request = AsyncBoltRequest(body=body, headers={hdrs.CONTENT_TYPE: content_type})
     if not isinstance(request.body.get("event", {}), dict):
         raise TypeError("the event is no object")
     return request

@@ -397,10 +397,9 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
     return form_field("where", "Where to post", conversation, hint=hint, optional=True)
 
 
-def _place(submission: ViewSubmission) -> str:
+def _place(submission: ViewSubmission, metadata: Metadata) -> str:
     """Return where to post: the person's id stands for the app's direct message with them."""
     chosen = submission.view.fields().get("where")
-    metadata = metadata_of(submission.view)
     if chosen is None and metadata.get("thread_ts") and metadata["channel"].startswith("D"):
         return str(metadata["channel"])
     return chosen or submission.user
@@ -451,7 +450,7 @@ async def submit_job(
     If the same was asked for recently, where the person may see it, the form offers that first.
     """
     view, metadata = submission.view, metadata_of(submission.view)
-    channel, errors = _place(submission), dict(request.errors)
+    channel, errors = _place(submission, metadata), dict(request.errors)
     if not_there := await _place_refusal(ctx, submission, channel, request):
         errors["where"] = not_there
     limits, kind, user = request.limits, request.kind, submission.user
@@ -470,7 +469,7 @@ async def submit_job(
     if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
         await _ack_general_error(ack, view, refusal)
         return
-    job = await _stored(ctx, ack, submission, request, channel)
+    job = await _stored(ctx, ack, submission, request, metadata=metadata, channel=channel)
     if job is None:
         return
     if (job.params, job.channel) != (request.params, channel):
@@ -496,10 +495,12 @@ async def _stored(
     ack: AsyncAck,
     submission: ViewSubmission,
     request: JobRequest,
+    *,
+    metadata: Metadata,
     channel: str,
 ) -> Job | None:
     """Store a request and return its job; if it is not stored, acknowledge with the reason."""
-    view, metadata, now = submission.view, metadata_of(submission.view), ctx.clock.now()
+    view, now = submission.view, ctx.clock.now()
     asked = Request(
         key=view.id,
         kind=request.kind,
