@@ -557,8 +557,10 @@ def _finish(prefix: str, *, is_new: bool, uses_socket_mode: bool) -> int:
     click.echo(f"    {_python()} -m bot serve\n")
     restart = "" if is_new else "If it is running, restart it. "
     terminal.say(f"{restart}Then type /{prefix}video help in Slack.")
-    bot = next(each.message.partition(" ")[0] for each in findings if each.name == "Slack")
-    terminal.say(f"In a private channel, invite it first: /invite @{bot}")
+    for each in findings:
+        if each.name == "Slack" and each.ok:
+            bot = each.message.partition(" ")[0]
+            terminal.say(f"In a private channel, invite it first: /invite @{bot}")
     if not uses_socket_mode:
         terminal.say(
             "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "

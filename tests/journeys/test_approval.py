@@ -284,7 +284,7 @@ async def test_only_what_is_above_the_threshold_waits_and_trainings_always_do(
         assert not card.pings
         # Each of them is asked, and one of them decides for both.
         [to_ben], [to_cleo] = (requests(world, world.slack.dm(name).id) for name in ("ben", "cleo"))
-        assert to_ben.text.startswith("*Please approve or decline this video.*")
+        assert to_ben.text.startswith("*Approve this video?*")
         await Person(world.slack, "cleo").click(to_cleo, "Approve")
         await world.settle()
         assert world.created_count() == 2

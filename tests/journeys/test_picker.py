@@ -235,7 +235,7 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
     ("reason", "shown"),
     [
         ("Two <people>\nare in it", "Two <people>"),
-        (None, "it's “error” at the video service, which didn't say why"),
+        (None, "the video service only says “error”"),
     ],
 )
 async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(

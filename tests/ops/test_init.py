@@ -73,6 +73,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
             await typist.answers(f"App-Level Token ({HIDDEN}", app_token)
             await typist.sees("Slack accepts SLACK_APP_TOKEN")
         await typist.sees("-m bot serve")
+        await typist.sees("/invite @replica-videos")
         assert await typist.ends() == 0
     # On lines of their own, for copying.
     assert re.search(r"^ *\S+ -m bot serve\s*$", typist.shown, re.MULTILINE)

@@ -32,7 +32,7 @@ async def test_approvers_approve_and_decline_what_others_ask(
         await window.becomes("ben")
         await window.goes_to("lobby")
         asked = window.card(SCRIPT)
-        await expect(asked).to_contain_text("Please approve or decline this video.")
+        await expect(asked).to_contain_text("Approve this video?")
         await expect(asked).to_contain_text("Requested by @ana")
         await asked.get_by_role("button", name="Approve").click()
         await world.settle()

@@ -74,7 +74,7 @@ def unexplained_failure(status: str) -> str:
     """Return why a replica cannot be used if the service gives no reason."""
     if status.casefold() == "deleted":
         return "it was deleted at the video service"
-    return f"it's “{cut(one_line(status), _MAX_ID)}” at the video service, which didn't say why"
+    return f"the video service only says “{cut(one_line(status), _MAX_ID)}”"
 
 
 def known_from(snapshot: Snapshot) -> KnownReplica:

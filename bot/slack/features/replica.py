@@ -426,10 +426,8 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
     except Refused as error:
         says = f"“{escaped(only_hosts(error.reason), 300)}”"
         if error.code in UNKNOWN_ID:
-            raise _Unusable(
-                f"I can't find a replica “{escape(replica_id)}”. The video service says: {says}"
-            ) from error
-        raise _Unusable(f"It couldn't be checked. The video service says: {says}") from error
+            raise _Unusable(f"I can't find a replica “{escape(replica_id)}”: {says}") from error
+        raise _Unusable(f"It couldn't be checked: {says}") from error
     except OutsideError as error:
         why = escape(only_hosts(error.reason))
         text = f"It couldn't be checked: {why} Please try again in a moment."
@@ -450,4 +448,4 @@ def _failure(snapshot: Snapshot) -> str:
     label = unformatted(replica_label(known_from(snapshot)))
     if not snapshot.reason:
         return f"{label}: {escape(unexplained_failure(snapshot.status))}."
-    return f"{label}. The video service says: “{escaped(only_hosts(snapshot.reason), 300)}”"
+    return f"{label}: “{escaped(only_hosts(snapshot.reason), 300)}”"

@@ -663,7 +663,7 @@ def offer(job: Job, presenter: Presenter, viewer: str) -> str:
         f"*{status}* {who} {did} {ago(job.created_at)}{where} with the same script, replica and "
         "background."
     )
-    remedy = f"*{MAKE_ANOTHER}* creates it again, and you're charged again."
+    remedy = f"*{MAKE_ANOTHER}* charges you again."
     # A signed link may be too long for a block: then the message where it was posted has it.
     shown = joined(links, MAX_SECTION - len(text) - len(remedy) - 2, by=" · ")
     return joined([text, shown, remedy], MAX_SECTION)

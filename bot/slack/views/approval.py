@@ -144,7 +144,7 @@ def approval_request(
     own = replace(job, params={at: text for at, text in job.params.items() if at != "script"})
     is_named = bool(presenter.name(own))  # or the script would begin twice
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
-    head = joined([mentioned, f"*Please approve or decline this {noun}.*"], by=" ")
+    head = joined([mentioned, f"*Approve this {noun}?*"], by=" ")
     facts = {label: value for label, value in presenter.details(job).items() if value}
     if replica:
         facts = {"Replica": one_line(replica), **facts}
