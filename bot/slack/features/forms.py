@@ -303,8 +303,10 @@ async def ack_other_version(
     there = {block.get("block_id") for block in drawn["blocks"]}
     rest = "\n".join(text for name, text in fields.items() if name not in there)
     lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
-    note, *blocks = drawn["blocks"]
-    await ack(response_action="update", view={**drawn, "blocks": [note, *lost, *blocks]})
+    blocks = drawn["blocks"]
+    after = 1 + [block.get("block_id") for block in blocks].index(_NOTE)
+    blocks = [*blocks[:after], *lost, *blocks[after:]]
+    await ack(response_action="update", view={**drawn, "blocks": blocks})
 
 
 def fits_in_metadata(metadata: Metadata) -> bool:
