@@ -37,6 +37,7 @@ from bot.slack.features.home import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHome, OpenHomes
 from bot.slack.outbox.messenger import Messenger
+from bot.slack.views.limits import Price
 from bot.store import DatabaseError, Limits, Memory, Outgoing, Store
 from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
 from bot.timings import Timings
@@ -121,6 +122,7 @@ async def running(
     clock = clock or SystemClock()
     timings = timings or Timings()
     rng = rng or random.Random()  # noqa: S311 - for jitter
+    price = Price(settings.price_per_minute, settings.price_currency)
     mask = Mask(settings.secrets)
     metrics = Metrics(__version__)
     background = BackgroundTasks()
@@ -190,6 +192,7 @@ async def running(
             consent_statement=settings.consent_statement,
             media_hosts=settings.media_hosts,
             command_prefix=settings.command_prefix,
+            price=price,
             installation=installation,
             access=Access(
                 client,
@@ -220,6 +223,7 @@ async def running(
             join_channels=settings.join_public_channels,
             metrics=metrics,
             videos=_videos(settings, timings),
+            price=price,
         )
         drift = DriftLog(metrics)
         listed = kinds.values() if settings.video_api_lists else ()

@@ -92,7 +92,15 @@ _NOT_PUBLIC_ADDRESS: Final = (
 
 
 class BadLink(ValueError):
-    """The link cannot be used; ``str()`` is a sentence to show under the form field."""
+    """The link cannot be used; ``str()`` is a sentence to show under the form field.
+
+    Attributes:
+        direct: the link that can be used instead, if it is known.
+    """
+
+    def __init__(self, sentence: str, direct: str | None = None) -> None:
+        super().__init__(sentence)
+        self.direct = direct
 
 
 def check_link(text: str) -> str:
@@ -337,13 +345,14 @@ def check_file_link(text: str) -> str:
     direct = _direct_form(host, link)
     if direct is not None and direct != link:
         raise BadLink(
-            "This link opens a page, not the file itself. If anyone with the link may see the "
-            f"file, paste this one: {direct}"
+            "This link opens a page, not the file. If anyone with the link may see the file, paste "
+            f"this one: {direct}",
+            direct,
         )
     if direct is None and _is_page(host, urlsplit(link).path):
         raise BadLink(
-            f"A link to {host} opens a page, not the file itself. Put the file where it gets a "
-            "direct link, such as a cloud storage bucket."
+            f"A link to {host} opens a page, not the file. Use one that downloads the file, such "
+            "as from cloud storage."
         )
     return link
 

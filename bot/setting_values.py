@@ -162,6 +162,16 @@ requests: Final = whole_number(MOST_REQUESTS)
 """Reads a number of requests."""
 script_length: Final = whole_number(LONGEST_SCRIPT)
 """Reads the longest script, in characters."""
+_price: Final = word(
+    r"(?!0*\.?0*$)[0-9]{1,6}(\.[0-9]{1,4})?",
+    "is no price: it should look like 0.40.",
+    is_shown=True,
+)
+currency: Final = word(
+    r"[^\W\d_]{3}|[^\w\s<>&*~`]",
+    "is no currency: it should look like $, € or EUR.",
+    is_shown=True,
+)
 characters: Final = whole_number(LONGEST_SCRIPT, 0)
 """Reads the longest script of some; 0 for none."""
 port: Final = whole_number(_MAX_PORT, 0)
@@ -176,6 +186,11 @@ def signing_secret(text: str | None) -> str | None:
 def hosts(text: str) -> frozenset[str]:
     """Return names of hosts; one that begins with ``*.`` stands for all below it."""
     return _hosts(text.lower())
+
+
+def price(text: str) -> float:
+    """Return an amount of money above 0."""
+    return float(_price(text))
 
 
 def days(text: str) -> timedelta:

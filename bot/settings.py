@@ -434,7 +434,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         frozenset[str],
         BeforeValidator(values.users),
         About(
-            "people who may press the buttons of every request, and who see spending and change "
+            "people who may press the buttons of every request, and who see usage and change "
             "limits in Home. Without `PUBLIC_URL` they are asked first when nobody knows whether "
             "something was created",
             "the workspace's owners and admins may, where the scope `users:read` is granted; no "
@@ -568,6 +568,21 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
             "C012AB3CD",
         ),
     ] = None
+    price_per_minute: Annotated[
+        float,
+        BeforeValidator(values.price),
+        About(
+            "what a minute of speech costs at the service: the form, approvers and Home then say "
+            "about what a script comes to",
+            "no prices are shown",
+            "0.40",
+        ),
+    ] = 0
+    price_currency: Annotated[
+        str,
+        BeforeValidator(values.currency),
+        About("what that price is in, as it is written before the number", "`$`", "EUR"),
+    ] = "$"
     video_api_lists: Annotated[
         bool,
         About(

@@ -192,12 +192,12 @@ def reply_entries() -> Iterator[Entry]:
             yield f"The {each.kind} below it, with MEDIA_HOSTS", [clip.comment, name]
     yield (
         "In a direct message, since the channel refused it",
-        shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL)),
+        shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL, "replica-videos")),
     )
     elsewhere = replace(cards.WELL, channel="D0BEN")
     yield (
         "Likewise, asked in a conversation",
-        shown(redirected(reply(elsewhere, PRESENTER), elsewhere)),
+        shown(redirected(reply(elsewhere, PRESENTER), elsewhere, "replica-videos")),
     )
 
 
@@ -275,7 +275,7 @@ def refusal_entries() -> Iterator[Entry]:
         LimitReached(Limit.PER_MONTH, 2_000, NINE + timedelta(days=29, hours=15)),
     ]
     for each in reached:
-        resets = resets_in_form(each, None)
+        resets = resets_in_form(each, None, NINE)
         yield f"Limit: {each.limit.value.replace('_', ' ')}", [limit_sentence(each, resets)]
     for about, job in (
         ("is there", cards.WELL),

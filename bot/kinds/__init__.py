@@ -12,11 +12,17 @@ class Unreadable(ValueError):
 
 
 class Invalid(ValueError):
-    """A form has mistakes: ``errors`` has a sentence for each field that says what to do."""
+    """A form has mistakes.
 
-    def __init__(self, errors: Mapping[str, str]) -> None:
+    Attributes:
+        errors: a sentence for each field that is wrong, which says what to do.
+        links: those that can be used instead of given ones, by their fields.
+    """
+
+    def __init__(self, errors: Mapping[str, str], links: Mapping[str, str]) -> None:
         super().__init__("the form has mistakes")
         self.errors = errors
+        self.links = links
 
 
 class Comparison(Enum):

@@ -47,7 +47,7 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     Raises:
         Invalid: with a sentence for each field that is wrong.
     """
-    errors: dict[str, str] = {}
+    errors, links = dict[str, str](), dict[str, str]()
     params = {name: value for name in FIELDS if (value := fields.get(name, "").strip())}
     if "train_video_url" not in params:
         errors["train_video_url"] = "Paste a direct link to the training video."
@@ -57,12 +57,13 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
                 params[name] = check_file_link(params[name])
             except BadLink as error:
                 errors[name] = str(error)
+                links |= {name: error.direct} if error.direct else {}
     if len(params.get("replica_name", "")) > MAX_NAME:
         errors["replica_name"] = f"A name can have at most {MAX_NAME} characters."
     if fields.get("agreed") != "yes":
         errors["agreed"] = "Please confirm that the person has agreed."
     if errors:
-        raise Invalid(errors)
+        raise Invalid(errors, links)
     return params
 
 

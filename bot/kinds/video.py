@@ -82,7 +82,7 @@ def parse(fields: Mapping[str, str], max_script: int) -> dict[str, str]:
     Raises:
         Invalid: with a sentence for each field that is wrong.
     """
-    errors: dict[str, str] = {}
+    errors, links = dict[str, str](), dict[str, str]()
     given = {name: value for name in FIELDS if (value := fields.get(name, "").strip())}
     replica_id, script = given.get("replica_id", ""), given.get("script", "")
     if not replica_id:
@@ -111,6 +111,7 @@ def parse(fields: Mapping[str, str], max_script: int) -> dict[str, str]:
             params[name] = check(given[name])
         except BadLink as error:
             errors[name] = str(error)
+            links |= {name: error.direct} if error.direct else {}
     if len(backgrounds) > 1:
         errors[backgrounds[-1]] = "Choose one background: a web page or a video file."
     wanted = fields.get("background", "")
@@ -119,7 +120,7 @@ def parse(fields: Mapping[str, str], max_script: int) -> dict[str, str]:
     elif wanted not in {"", "none", *BACKGROUNDS}:
         errors["background"] = "Choose a web page, a video file or no background."
     if errors:
-        raise Invalid(errors)
+        raise Invalid(errors, links)
     return params
 
 

@@ -508,7 +508,8 @@ def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) 
 def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
     terminal.heading("Check")
     examined = report(doctor.examine_deployment(), in_full=False)
-    is_ok = all(finding.ok for finding in asyncio.run(examined))
+    findings = asyncio.run(examined)
+    is_ok = all(finding.ok for finding in findings)
     terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
     click.echo(f"    {_python()} -m bot serve\n")
     restart = "" if is_new else "If it is running, restart it. "
@@ -518,7 +519,10 @@ def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
             f"It needs a replica: {slash}replica add <id> adds one that your account has, and "
             f"{slash}replica trains a new one."
         )
-    terminal.say("In a private channel, invite the bot first: /invite @replica-videos")
+    for each in findings:
+        if each.name == "Slack" and each.ok:
+            bot = each.message.partition(" ")[0]
+            terminal.say(f"In a private channel, invite it first: /invite @{bot}")
     if not wizard.uses_socket_mode:
         terminal.say(
             "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "

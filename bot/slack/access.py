@@ -36,22 +36,18 @@ from bot.store import Limits
 from bot.timings import Timings
 
 STARTING: Final = "I'm still starting. Please try again in a moment."
-OTHER_WORKSPACE: Final = (
-    "I've been connected to another workspace, so I can't help here. Please tell the person who "
-    "runs this bot."
-)
-OTHER_APP: Final = "This came from another Slack app. Please tell the person who runs this bot."
-STRANGER: Final = "Sorry, only people in the workspace where this app is installed can use it."
-GUEST: Final = "Guests can't do that. Please ask a full member of this workspace."
+OTHER_WORKSPACE: Final = "I'm connected to another workspace now. Let a workspace admin know."
+OTHER_APP: Final = "This came from another Slack app. Let a workspace admin know."
+STRANGER: Final = "Sorry, only people in the workspace where I'm installed can use me."
+GUEST: Final = "Guests can't do that. Please ask a full member."
 SHARED_CHANNEL: Final = (
-    "People from another organization are in this channel, or invited to it, so I don't post "
-    "there. Please choose another one."
+    "People from another organization are in this channel, or invited, so I don't post there. "
+    "Please choose another one."
 )
 _CONVERSATIONS: Final = "conversations.info"
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"
 _MAX_NAMED: Final = 3
-_AN_ADMIN: Final = "an admin of this app"
 # Slack does not let a bot see a private channel that it is not in. It cannot post there either.
 _HIDDEN: Final = "channel_not_found"
 
@@ -162,7 +158,7 @@ class Access:
             case _Standing.UNKNOWN if not sender.team and sender.place in ours:
                 return None
             case None:
-                return "I couldn't check with Slack who you are. Please try again in a moment."
+                return "I couldn't check who you are. Please try again in a moment."
         return STRANGER
 
     # ── People ────────────────────────────────────────────────────────────────────────────────
@@ -291,7 +287,7 @@ class Access:
         if not self._admins:
             return OPERATOR
         names = await self.directory.names(self._admins, deadline)
-        return listed([*names.values()], "or") if names else _AN_ADMIN
+        return listed([*names.values()], "or") if names else OPERATOR
 
     # ── Channels ──────────────────────────────────────────────────────────────────────────────
 
@@ -319,13 +315,13 @@ class Access:
         place = await self._places.get(channel, deadline)
         if place is _Place.CLOSED:
             return (
-                f"I'm not in this channel. Type “/invite @{self._bot_name}” there and press the "
-                "button again, or choose another place."
+                f"I'm not in this channel. Type “/invite @{self.bot_name}” there and try again, "
+                "or choose another place."
             )
         if self._allow_shared_channels:
             return None
         if place is None:
-            return "I couldn't check with Slack who reads this channel. Please try again."
+            return "I couldn't check who reads this channel. Please try again."
         return SHARED_CHANNEL if place is _Place.SHARED else None
 
     async def is_read_outside(
@@ -400,7 +396,8 @@ class Access:
         return self.has_scope("groups:read")
 
     @property
-    def _bot_name(self) -> str:
+    def bot_name(self) -> str:
+        """What the bot is called in the workspace, for mentions that people type."""
         installation = self._installation.current
         return (installation.bot_name if installation else "") or _DEFAULT_BOT_NAME
 

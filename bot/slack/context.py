@@ -28,9 +28,17 @@ from bot.slack.directory import Background
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
+from bot.slack.views.approval import approval_note
 from bot.slack.views.blocks import Json, Message, context, mrkdwn, plain, section
-from bot.slack.views.limits import left_sentences
-from bot.slack.views.presenters import CONTACT_OPERATOR, Presenter, Presenters
+from bot.slack.views.limits import (
+    NO_PRICE,
+    OPERATOR,
+    Price,
+    left_sentences,
+    limit_sentence,
+    resets_in_message,
+)
+from bot.slack.views.presenters import Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.timings import Timings
 
@@ -73,7 +81,7 @@ async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
 
 def with_reference(text: str, code: str) -> str:
     """Return a sentence about an error, and the code by which an operator finds it in the log."""
-    return f"{text} If it keeps happening, give this to the person who runs this bot: {code}"
+    return f"{text} If it keeps happening, give {OPERATOR} this code: {code}"
 
 
 def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
@@ -82,16 +90,10 @@ def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
     match error:
         case RowUnreadable():
             logged = "a row cannot be read"
-            text = (
-                "What I stored about this request is damaged, so nothing was changed. "
-                f"{CONTACT_OPERATOR}"
-            )
+            text = f"This request is damaged, so nothing was changed. Let {OPERATOR} know."
         case DatabaseUncertain():
             logged = "not stored for certain"
-            text = (
-                "I don't know whether this was saved. "
-                "Please try again in a moment: nothing is started twice."
-            )
+            text = "I don't know whether this was saved. Try again: nothing is started twice."
         case _:
             logged, title = "not stored", "Not saved"
             # Not that nothing was started: an earlier copy of this request may have been saved.
@@ -125,18 +127,17 @@ def general_error(
     }
 
 
-def with_left(view: Json, sentences: Sequence[str]) -> Json:
-    """Return a form that says at its end what is left of the person's requests."""
-    if not sentences:
-        return view
-    small_print = {**context(mrkdwn("\n".join(sentences))), "block_id": _LEFT}
-    return {**view, "blocks": [*view["blocks"], small_print]}
+def _with_left(view: Json, sentences: Sequence[str]) -> Json:
+    """Return a form that says first what is left of the person's requests, and needs approval."""
+    text = "\n".join(filter(None, sentences))
+    top = {**context(mrkdwn(text)), "block_id": _LEFT}
+    return kept_left(view, [top]) if text else view
 
 
 def kept_left(view: Json, before: Sequence[Json]) -> Json:
     """Return a form that is drawn again, with what the blocks ``before`` say is left."""
     kept = [block for block in before if block.get("block_id") == _LEFT]
-    return {**view, "blocks": [*view["blocks"], *kept]}
+    return {**view, "blocks": [*kept, *view["blocks"]]}
 
 
 async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:
@@ -171,6 +172,7 @@ class HandlerContext:
     """What the person in a training video has to say; "" if the operator named nothing."""
     command_prefix: str = ""
     """What the names of the commands begin with: "acme-" in "/acme-video"."""
+    price: Price = NO_PRICE
 
     def command(self, kind: str) -> str:
         """Return the command of a kind of job, as people type it."""
@@ -211,8 +213,9 @@ class HandlerContext:
     ) -> str | None:
         """Open a form that asks for something, as ``open_view`` does.
 
-        It is not opened for those of whom it is known in time that they may not ask, nor in a
-        channel that is not posted in. It says what is left where that is little.
+        It is not opened for those of whom it is known in time that they may not ask, or have
+        nothing left, nor in a channel that is not posted in. It says first what is left where that
+        is little, and who has to approve what it asks for.
 
         Args:
             kind: what it asks for.
@@ -224,10 +227,14 @@ class HandlerContext:
         deadline = asyncio.get_running_loop().time() + self.timings.person_timeout.total_seconds()
         self.access.prepare(user, channel)
         limits, left = self.store.limits.current, self.store.limits.left(user, self.clock.now())
-        refusal = await self.access.early_refusal(limits, kind, user, channel, deadline)
-        if refusal is None:
-            return await self.open_view(trigger_id, with_left(view, left_sentences(left)))
-        return refusal
+        if refusal := await self.access.early_refusal(limits, kind, user, channel, deadline):
+            return refusal
+        if spent := next((each for each in left if not each.number), None):
+            who = self.access.admin_mentions
+            return limit_sentence(spent, resets_in_message(spent), who=who)
+        longest = None if kind in limits.trainings else limits.max_script
+        approval = approval_note(self.store.jobs.approvals, user, longest)
+        return await self.open_view(trigger_id, _with_left(view, [*left_sentences(left), approval]))
 
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
         """Open a modal; return None, or a sentence for the user if Slack did not open it."""
@@ -239,9 +246,9 @@ class HandlerContext:
                 case ErrorAction.DONE:
                     return None
                 case ErrorAction.EXPIRED:
-                    return "Slack took too long to reach me, so the form couldn't open. Try again?"
+                    return "Slack took too long, so the form couldn't open. Try again?"
                 case ErrorAction.PAUSE | ErrorAction.REDIRECT:
-                    return f"Slack doesn't let me open forms ({error.code}). {CONTACT_OPERATOR}"
+                    return f"Slack doesn't let me open forms ({error.code}). Let {OPERATOR} know."
             code = reference()
             _LOG.error("Slack refuses a form", extra={"reference": code, "reason": error.reason})
             return with_reference("Slack didn't open the form. Please try again.", code)

@@ -246,6 +246,7 @@ def give_back(
     """
     if day is not None:
         tx.all(_GIVE_BACK, now=now, **_counted(job, trainings, day))
+        tx.notify(Topic.MEMORY)  # it may be the last one, without which no form opens
 
 
 def _counted(asked: Request | Job, trainings: Collection[str], day: str) -> dict[str, Value]:
@@ -570,6 +571,10 @@ class LimitsTable:
         """Return what each limit of a day or month leaves to a user, as far as memory knows."""
         used = {name: self._used.get(key, 0) for name, key in _keys(user, now).items()}
         return requests_left(self.current, used, now)
+
+    def used_in_month(self, now: datetime) -> int:
+        """Return how many requests of everybody count for the month, as far as memory knows."""
+        return self._used.get((month_of(day_of(now)), ""), 0)
 
     def refresh(self, tx: Transaction, now: datetime) -> Callable[[], None]:
         """Read the limits, and what was used since the last time; see ``Memory``."""

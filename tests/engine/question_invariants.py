@@ -69,7 +69,7 @@ def _edited(rows: Rows, slack: SandboxSlack, role: str) -> Iterator[Message]:
 def check_final_approvals(rows: Rows, slack: SandboxSlack) -> None:
     """Check that each approval says how it was settled, if Slack allowed the edit."""
     for shown in _edited(rows, slack, "approval"):
-        assert "Please approve or decline" not in shown.text, shown.text
+        assert "*Approve this" not in shown.text, shown.text
         assert any(word in shown.text for word in _SETTLED), shown.text
 
 

@@ -269,7 +269,7 @@ async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(
         assert world.ana.home is not None
         home = str(world.ana.home.view.body)
         assert "The video service is down, since" in home
-        assert f"Requests waiting for it: {waiting}." in home
+        assert f"Requests waiting: {waiting}." in home
 
 
 async def test_a_request_that_waits_for_the_end_of_an_outage_for_a_day_ends_with_an_answer(

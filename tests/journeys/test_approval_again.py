@@ -14,7 +14,7 @@ from tests.store.test_usage import used
 from tests.world import World, buttons_of
 
 AGAIN = "Create again"
-CHARGED_TWICE = "If that created it after all, it is charged twice."
+CHARGED_TWICE = "If that worked, you're charged twice."
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_each_create_call_needs_an_approval_however_often_create_again_is_
             assert len(used(world)) == 2
             shown = world.now(card)
             assert "Waiting for approval" in shown.text
-            assert "It isn't created again until somebody approves it" in shown.text
+            assert "You're not charged again before that." in shown.text
             [cancel] = [each for each in buttons_of(shown.blocks) if "confirm" in each]
             assert "Nothing has been created" not in str(cancel["confirm"])
             [asked] = outstanding(world)
@@ -121,7 +121,7 @@ async def test_nobody_approves_creating_their_own_request_again(world: World) ->
         await world.ana.click(outstanding(world)[0], "Approve")
         await world.advance(minutes=5)
         assert creates(world) == 1
-        assert "You can't decide about your own" in world.ephemerals(world.ana, "approvals")[-1]
+        assert "You can't approve your own" in world.ephemerals(world.ana, "approvals")[-1]
 
 
 async def test_create_again_says_so_where_nobody_else_could_approve_it(world: World) -> None:
@@ -131,7 +131,7 @@ async def test_create_again_says_so_where_nobody_else_could_approve_it(world: Wo
     async with world.running_bot(**alone):
         await world.ana.click(world.question(card), AGAIN)
         await world.advance(minutes=5)
-        assert "you are the only approver" in world.ephemerals(world.ana)[-1]
+        assert "You're the only approver" in world.ephemerals(world.ana)[-1]
         assert creates(world) == 1
         assert AGAIN in labels(world.question(card)), "it can still be answered"
     async with world.running_bot():
@@ -188,7 +188,7 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
         await world.service.call_back(made)
         await world.advance(minutes=5)
         assert "is ready" in world.replies(card)[-1].text
-        assert "It was created after all, so nothing has to be approved." in world.now(asked).text
+        assert "An earlier try worked, so there's nothing to approve." in world.now(asked).text
         assert not outstanding(world)
         assert "waiting for your approval" not in str(world.ben.home.view.body)
         await world.ben.click(asked, "Approve")
@@ -211,7 +211,7 @@ async def test_approvers_are_asked_again_one_by_one_where_they_have_no_channel(
         await world.ana.click(world.question(card), AGAIN)
         await world.advance(hours=2)
         # Who was asked the first time is not named as asked.
-        assert "I asked ben to approve it." in world.now(card).text
+        assert "Waiting for ben." in world.now(card).text
         await world.ben.click(requests(world, ben)[-1], "Approve")
         await world.advance(minutes=5)
         assert creates(world) == 2

@@ -54,7 +54,7 @@ async def test_asking_and_cancelling_25_times_notifies_approvers_once(
         assert [video.script for video in world.service.videos.values()] == ["Number 24."]
         assert "Approved by" in world.now(first).text
         assert "is ready" in world.replies(card)[-1].text
-        posts = [call for call in world.calls("chat.postMessage") if "Please" in str(call)]
+        posts = [call for call in world.calls("chat.postMessage") if "Approve this" in str(call)]
         assert len(posts) == (1 if channel else 2)
 
 

@@ -26,7 +26,7 @@ async def test_no_script_is_posted_for_approval_where_another_organization_reads
     async with world.running_bot(**settings(world)):
         card = await world.request_video(world.ana, {"script": SCRIPT})
         assert not requests(world)
-        assert "I asked ben or cleo to approve it." in world.now(card).text
+        assert "Waiting for ben or cleo." in world.now(card).text
         [asked] = requests(world, world.slack.dm("ben").id)
         await world.ben.click(asked, "Approve")
         await world.settle()
@@ -72,7 +72,7 @@ async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
         card = await world.request_video(world.ana, {"script": SCRIPT})
         await world.advance(hours=2)
         # Who was not reached is not named as asked.
-        assert "I asked ben to approve it." in world.now(card).text
+        assert "Waiting for ben." in world.now(card).text
         await world.ben.click(requests(world, world.slack.dm("ben").id)[-1], "Approve")
         await world.settle()
         assert world.created_count() == 1
@@ -81,7 +81,7 @@ async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
         card = await world.request_video(world.ana, {"script": SCRIPT, "video_name": "Second"})
         await world.advance(hours=2)
         told = world.now(card)
-        assert "Please ask ben or cleo to open my *Home* tab" in told.text
+        assert "Ask ben or cleo to approve it in my *Home* tab." in told.text
         assert labels(told) == ["Cancel request", "Details"]
         assert any("posted nowhere" in each.message for each in caplog.records)
         assert SCRIPT not in caplog.text
@@ -109,7 +109,7 @@ async def test_a_request_can_be_cancelled_whose_approvers_were_all_removed(world
         await world.advance(hours=2)
         [card] = world.posts()
         told = world.now(card)
-        assert "Nobody can approve it any more. Please cancel it and ask again." in told.text
+        assert "There's no approver left. Please cancel it and ask again." in told.text
         await world.ana.click(told, "Cancel request")
         await world.advance(minutes=5)
         assert len(world.replies(card)) == 1

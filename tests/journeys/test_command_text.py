@@ -2,6 +2,7 @@
 
 import pytest
 
+from sandbox.faults import CannedResponse
 from tests.world import World, number_of
 
 
@@ -25,10 +26,11 @@ async def test_a_script_is_what_was_typed_letter_for_letter(
 
 async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: World) -> None:
     script = "Welcome to the team! " * 240 + "<!here>"
+    world.slack.faults.next("views.open", CannedResponse(503))
     response = await world.ana.command("/video", script)
     assert world.ana.modal is None
     assert response.message is not None
-    assert "That script has 5,047 characters; the form takes 3,000" in response.message.text
+    assert "Slack couldn't open the form just now." in response.message.text
     quoted = [
         element["text"]
         for block in response.message.blocks

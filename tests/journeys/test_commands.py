@@ -28,10 +28,10 @@ WHAT_TO_DO = {
     errors.ErrorAction.RETRY: "Please try again",
     errors.ErrorAction.RECONCILE: "Please try again",
     errors.ErrorAction.EXPIRED: "Try again",
-    errors.ErrorAction.PAUSE: "tell the person who runs this bot",
-    errors.ErrorAction.REDIRECT: "tell the person who runs this bot",
+    errors.ErrorAction.PAUSE: "Let a workspace admin know",
+    errors.ErrorAction.REDIRECT: "Let a workspace admin know",
     errors.ErrorAction.WITHOUT_METADATA: "Please try again",
-    errors.ErrorAction.REWRITE: "Please try again.*give this to the person who runs this bot: ",
+    errors.ErrorAction.REWRITE: "Please try again.*give a workspace admin this code: ",
 }
 
 
@@ -44,7 +44,7 @@ async def test_a_command_is_answered_although_the_database_fails_after_it_was_ac
         (DatabaseUnavailable("the disk is full"), r"couldn't be saved\. Please try again"),
         (DatabaseUncertain("the disk is full"), "^I don't know whether this was saved"),
         (RowUnreadable("jobs", "1", "1"), "is damaged, so nothing was changed"),
-        (RuntimeError("unforeseen"), r"Something went wrong.* give this to .*: [0-9a-f]{8}"),
+        (RuntimeError("unforeseen"), r"Something went wrong.* give .* this code: [0-9a-f]{8}"),
     ]:
         for command, owner, method in [
             ("/video status {video}", Jobs, "wake"),

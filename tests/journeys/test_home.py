@@ -195,8 +195,8 @@ async def test_admins_see_how_much_is_used_and_what_waits(quiet_world: World) ->
         await world.request_video(world.ben)
         shown = words(await opened(world, world.ana))
         assert "Requests today (UTC): 1 of 20." in shown
-        assert "accepts this bot's key" in shown
-        assert "Every message is posted" in shown
+        assert "accepts my key" in shown
+        assert "All messages delivered" in shown
 
 
 async def test_a_home_that_was_not_published_is_published_later(world: World) -> None:

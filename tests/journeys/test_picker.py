@@ -235,7 +235,7 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
     ("reason", "shown"),
     [
         ("Two <people>\nare in it", "Two <people>"),
-        (None, "the video service calls it “error” and doesn't say why"),
+        (None, "the video service only says “error”"),
     ],
 )
 async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
@@ -359,5 +359,5 @@ async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(
 
         assert loop.time() - began < 5.9, "two looks would take six seconds"
         assert form.errors.keys() == {"replica_id"}
-        assert "doesn't accept this bot's key" in form.errors["replica_id"]
+        assert "I've lost access to the video service" in form.errors["replica_id"]
         world.service.faults.clear()

@@ -187,7 +187,7 @@ async def test_a_replica_in_error_is_refused_with_its_reason(
 
             shown = await _shown_after(world, world.ana, f"{subcommand} r-bad")
 
-            assert "Bad · r-bad · can't be used." in shown
+            assert "Bad · r-bad · can't be used: “Two" in shown
             assert "“Two &lt;people&gt;”" in shown
             form = await world.open_form(world.ana)
             assert form.values["replica_id"] is None

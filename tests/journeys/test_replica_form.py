@@ -147,7 +147,7 @@ async def test_a_form_shows_that_the_service_refuses_our_key_and_keeps_its_input
 
     form = await _opens(world, SENT_OFF)
 
-    assert "doesn't accept this bot's key" in form.errors["train_video_url"]
+    assert "lost access to the video service" in form.errors["train_video_url"]
     assert form.values["train_video_url"] == FOOTAGE
     await world.settle()
     assert len(_created(world)) == 1
@@ -218,7 +218,7 @@ async def test_an_expired_link_is_refused_under_its_field(world: World) -> None:
     form = await _opens(world, {**SENT_OFF, "consent_video_url": over})
 
     assert form.errors.keys() == {"consent_video_url"}
-    assert "already expired" in form.errors["consent_video_url"]
+    assert "has expired" in form.errors["consent_video_url"]
     await form.submit()
     assert form.errors, "it is not sent at a second press either"
     assert not world.requests_for("create_replica")

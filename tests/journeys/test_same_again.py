@@ -67,7 +67,7 @@ async def test_the_form_offers_the_same_video_before_it_is_made_again(quiet: Wor
         assert text.startswith(f"*This video already exists.* <@{world.ben.user.id}> made it ")
         assert "with the same script, replica and background." in text
         assert f"{video.video_id}|Watch>" in text
-        assert text.endswith(f"*{LABEL}* creates it again, and it's charged again.")
+        assert text.endswith(f"*{LABEL}* charges you again.")
         assert form.values["script"] == " Welcome  to\nthe team!"
         assert form.values["video_name"] == "Hi"
 

@@ -219,9 +219,6 @@ async def test_without_the_scope_or_the_setting_there_is_no_field_for_a_file(
         form = await world.open_form(world.ana)
         with pytest.raises(ClientRefusal):
             form._field("script_file")
-        answer = await world.ana.command("/video", "word " * 700)
-        assert answer.message is not None
-        assert "the form takes 3,000. Please shorten it" in answer.message.text
 
 
 async def test_the_token_goes_to_no_host_but_slacks(filed: World) -> None:

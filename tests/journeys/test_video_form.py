@@ -84,15 +84,6 @@ async def test_what_people_wrote_pings_only_the_requester(world: World) -> None:
     assert len(world.replies(card)) == 1
 
 
-async def test_a_script_that_is_too_long_is_refused_before_a_form_opens(world: World) -> None:
-    answer = await world.ana.command("/video", "word " * 700)
-
-    assert answer.message is not None
-    assert "3,499 characters" in answer.message.text
-    assert answer.message.visible_to == world.ana.user.id
-    assert world.ana.modal is None
-
-
 async def test_the_longest_allowed_script_is_accepted_unchanged(world: World) -> None:
     script = "é" * 2999 + "."
     card = await world.request_video(world.ana, {"script": script})

@@ -292,7 +292,7 @@ async def test_a_refused_key_is_reported_in_the_thread_and_logged_once(
 
     form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this."})
-    assert "doesn't accept this bot's key" in form.errors["replica_id"]
+    assert "lost access to the video service" in form.errors["replica_id"]
     assert form.values["script"] == "Keep this."
     assert len(world.requests_for("create_video")) == 1
     assert world.posts() == [world.now(card), reply]

@@ -72,6 +72,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
             await typist.sees("Slack accepts SLACK_APP_TOKEN")
         await typist.sees("-m bot serve")
         await typist.sees("Then make your first video: type /video Hello team in Slack.")
+        await typist.sees("/invite @replica-videos")
         assert await typist.ends() == 0
     assert "\nVIDEO_API_LISTS=yes\n" in outside.env_file.read_text()
     assert "needs a replica" not in typist.shown

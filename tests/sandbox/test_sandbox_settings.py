@@ -85,7 +85,7 @@ async def test_people_and_channels_are_named_in_limits_and_in_approval(
         assert ana.modal is not None
         await ana.modal.submit({"replica_id": "r-anna"})
         await sandbox.bot.settled()
-        assert "approve or decline" in sandbox.slack.messages("lobby")[0].text
+        assert "Approve this" in sandbox.slack.messages("lobby")[0].text
 
 
 async def test_where_settings_leave_the_sample_out_there_is_a_replica_to_ask_with(

@@ -242,7 +242,7 @@ async def test_a_card_names_three_of_many_approvers(quiet_world: World) -> None:
     approvers = ",".join(world.slack.user(name).id for name in names)
     async with world.running_bot(APPROVERS=approvers):
         card = await world.request_video(world.ana)
-        assert "I asked ben, cleo, dan or 2 others to approve it." in card.text
+        assert "Waiting for ben, cleo, dan or 2 others." in card.text
         assert not card.pings
 
 

@@ -261,7 +261,7 @@ def test_slack_accepts_any_card_and_it_pings_no_one(
     message = compose(CARD, job, PRESENTERS, replica=replica, retry=retry, names=names)
     check(message)
     assert not mrkdwn.pings(message.text, message.blocks) | mrkdwn.pings(message.text, [])
-    check(redirected(message, job))
+    check(redirected(message, job, "bot"))
 
 
 @many
@@ -271,7 +271,7 @@ def test_slack_accepts_any_reply_and_it_pings_the_requester_once(
 ) -> None:
     message = reply(job, PRESENTERS[job.kind], retry=retry)
     check(message)
-    check(redirected(message, job))
+    check(redirected(message, job, "bot"))
     pinged = {ANA} if job.failure is not Failure.STOPPED else set()
     assert message.text.count(f"<@{ANA}>") == len(pinged)
     assert mrkdwn.pings(message.text, message.blocks) == pinged

@@ -209,7 +209,7 @@ async def queue_again(
     except LimitReached as reached:
         resets = resets_in_message(reached)
         if in_form:
-            resets = resets_in_form(reached, ctx.access.zone(user))
+            resets = resets_in_form(reached, ctx.access.zone(user), ctx.clock.now())
         return f"I didn't create it again. {limit_sentence(reached, resets, person, who)}"
     return None if queued else SETTLED
 

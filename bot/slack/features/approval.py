@@ -18,9 +18,9 @@ from bot.slack.views.buttons import APPROVE, DECLINE, WITHDRAW, attempt_of, pres
 _CALLBACK_ID: Final = "decline_form"
 _REASON: Final = "decline_reason"
 _MAX_REASON: Final = 300
-_OWN: Final = "You can't decide about your own request. Somebody else has to approve it."
+_OWN: Final = "You can't approve your own request."
 _NOT_AN_APPROVER: Final = "Only an approver can do that."
-_EXPIRED: Final = "This request has expired: nobody approved it in time."
+_EXPIRED: Final = "This request expired without an answer."
 
 
 class _Metadata(PrivateMetadata):
@@ -79,7 +79,7 @@ async def decline(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     job = await ctx.store.jobs.fetch(job_id)
     error = _refusal(ctx, submission.user, job)
     if error is None and not reason:
-        error = "Please say why, so that they know what to change."
+        error = "Please say what to change."
     if job is not None and error is None:
         now = ctx.clock.now()
         if not await ctx.store.jobs.decline(job.id, attempts, submission.user, reason, now):
@@ -131,7 +131,7 @@ async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:
 def _form(ctx: HandlerContext, job: Job) -> Json:
     noun = ctx.presenters[job.kind].noun
     reason = element("plain_text_input", _REASON, multiline=True, max_length=_MAX_REASON)
-    hint = f"I'll tell the person who asked for this {noun}."
+    hint = "I'll pass it on."
     return modal(
         _CALLBACK_ID,
         f"Decline this {noun}",

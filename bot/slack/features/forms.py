@@ -38,9 +38,7 @@ from bot.slack.payloads import (
 from bot.slack.views.approval import NOBODY_TO_APPROVE
 from bot.slack.views.blocks import MAX_QUOTES, Json, cut, element, modal, one_line, quotes, section
 from bot.slack.views.blocks import field as form_field
-from bot.slack.views.failures import KEY_REFUSED
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
-from bot.slack.views.presenters import CONTACT_OPERATOR
 from bot.store import (
     AlreadyRequested,
     Bound,
@@ -76,7 +74,7 @@ def unexplained_failure(status: str) -> str:
     """Return why a replica cannot be used if the service gives no reason."""
     if status.casefold() == "deleted":
         return "it was deleted at the video service"
-    return f"the video service calls it “{cut(one_line(status), _MAX_ID)}” and doesn't say why"
+    return f"the video service only says “{cut(one_line(status), _MAX_ID)}”"
 
 
 def known_from(snapshot: Snapshot) -> KnownReplica:
@@ -164,7 +162,7 @@ async def check_used(
         if error.code not in UNKNOWN_ID:
             return ReplicaCheck()
         reason = _one_sentence(error.reason)
-        return ReplicaCheck(f"The video service can't find this replica. It says: {reason}")
+        return ReplicaCheck(f"The video service can't find this replica: {reason}")
     except OutsideError:
         return ReplicaCheck()
     if known is None or known.deleted:
@@ -191,29 +189,31 @@ Metadata = Mapping[str, Any]
 
 _NOTE: Final = "note"
 _NO_FIELDS: Final[frozenset[str]] = frozenset()
-_OTHER_VERSION: Final = (
-    "I was updated while this form was open. Please check what is in it, and send it again."
-)
+_OTHER_VERSION: Final = "I was updated while this form was open. Please check it and send it again."
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 # The menu offers no other: a direct message may be somebody else's.
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}", re.ASCII)
 _KEY_REFUSED: Final = (
-    f"{KEY_REFUSED} at the moment, so nothing can be created. {CONTACT_OPERATOR} "
-    "What you entered stays here."
+    "I've lost access to the video service, so I can't create this now. Let {} know. What you "
+    "entered stays here."
 )
 
 
+_CORRECTED: Final = (
+    "I changed your link to open the file itself. If anyone with the link may see the file, submit "
+    "this again."
+)
 SCOPE: Final = "files:read"
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
-_NOT_READ: Final = "I couldn't read the file from Slack. Please try again, or paste the script."
-_NOT_YOURS: Final = "That file isn't yours. Please add a copy of your own, or paste the script."
+_NOT_READ: Final = "I couldn't read the file. Please try again, or paste the script."
+_NOT_YOURS: Final = "That file isn't yours. Add a copy of your own, or paste the script."
 _NOT_YOUR_RETRY: Final = (
     "Only the person who asked or an admin can retry this. What you entered stays here."
 )
-_NOT_TEXT: Final = "This isn't a plain text file. Save the script as text in UTF-8 (.txt)."
+_NOT_TEXT: Final = "This isn't a plain text file. Save the script as UTF-8 text (.txt)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +234,10 @@ class JobRequest:
     """As in ``Request``."""
     offer: Callable[[Job], Json] | None = None
     """Returns the form with a job on top that has asked for the same."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """What can be used instead of wrong links, by the id of the field."""
+    correct: Callable[[str], Json] | None = None
+    """Returns the form with those, under a note."""
 
 
 class _Metadata(PrivateMetadata):
@@ -299,8 +303,10 @@ async def ack_other_version(
     there = {block.get("block_id") for block in drawn["blocks"]}
     rest = "\n".join(text for name, text in fields.items() if name not in there)
     lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
-    note, *blocks = drawn["blocks"]
-    await ack(response_action="update", view={**drawn, "blocks": [note, *lost, *blocks]})
+    blocks = drawn["blocks"]
+    after = 1 + [block.get("block_id") for block in blocks].index(_NOTE)
+    blocks = [*blocks[:after], *lost, *blocks[after:]]
+    await ack(response_action="update", view={**drawn, "blocks": blocks})
 
 
 def fits_in_metadata(metadata: Metadata) -> bool:
@@ -325,7 +331,7 @@ def note_of(view: View) -> str:
 def retention_note(job: Job) -> str:
     """Return the note of a form that retries a job, if what was entered has been erased."""
     return (
-        "What was entered has been erased because of its age. Please fill in the form again."
+        "What was entered has been erased since. Please fill in the form again."
         if job.erased
         else ""
     )
@@ -393,7 +399,7 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
         filter=ctx.access.conversation_filter,
         placeholder="In a direct message to you",
     )
-    hint = "I'll post updates in this channel. Leave it empty to get them as a direct message."
+    hint = "I'll post updates in this channel. Leave it empty for a direct message."
     return form_field("where", "Where to post", conversation, hint=hint, optional=True)
 
 
@@ -448,6 +454,7 @@ async def submit_job(
     A form that was submitted before, and has been changed since, opens again under a note:
     ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
     If the same was asked for recently, where the person may see it, the form offers that first.
+    If nothing is wrong but links that can be corrected, it opens again with those.
     """
     view, metadata = submission.view, metadata_of(submission.view)
     channel, errors = _place(submission, metadata), dict(request.errors)
@@ -461,6 +468,9 @@ async def submit_job(
         if not_allowed:
             text = f"{not_allowed} What you entered stays here."
             await _ack_general_error(ack, view, text, errors)
+        elif request.correct is not None and errors.keys() == request.links.keys():
+            # Pushed, since an update leaves in a field what was typed.
+            await ack(response_action="push", view=request.correct(_CORRECTED))
         else:
             await ack_errors(ack, view, errors)
         return
@@ -476,7 +486,7 @@ async def submit_job(
         noun = ctx.presenters[request.kind].noun
         note = (
             "You've already submitted this form. "
-            f"Submitting it again with your changes creates a second {noun}."
+            f"Submitting it with your changes creates a second {noun}."
         )
         if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
@@ -532,7 +542,7 @@ async def _stored(
         await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
-        resets = resets_in_form(reached, ctx.access.zone(asked.user))
+        resets = resets_in_form(reached, ctx.access.zone(asked.user), now)
         await _ack_general_error(ack, view, limit_sentence(reached, resets, who=who))
     return None
 
@@ -553,7 +563,7 @@ async def _refusal(
 ) -> str | None:
     """Return why nothing can be created, or not as a retry of the job with this id."""
     if await _is_key_refused(ctx, deadline):
-        return _KEY_REFUSED
+        return _KEY_REFUSED.format(await ctx.access.admin_names(deadline))
     retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
     is_theirs = retried is None or await ctx.may_press(user, retried)
     return None if is_theirs else _NOT_YOUR_RETRY
@@ -628,7 +638,7 @@ async def read_script(
 async def _download(ctx: HandlerContext, file: _File, max_script: int) -> str:
     max_bytes = max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
     too_large = UnreadableFile(
-        f"That file is too large. A script can have up to {max_script:,} characters."
+        f"That file is too large. A script can have {max_script:,} characters."
     )
     if not is_plain_text(file.mimetype):
         raise UnreadableFile(_NOT_TEXT)

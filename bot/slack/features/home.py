@@ -51,9 +51,9 @@ from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
 
 _MAX_PAGE: Final = 10_000
 _LOG: Final = logging.getLogger(__name__)
-_ADMINS_ONLY: Final = "Only admins can change limits. Please ask one of them."
+_ADMINS_ONLY: Final = "Only admins can change limits."
 _GROUPS_SCOPE: Final = "usergroups:read"
-_NOT_SHOWN: Final = "Only admins can see this. Please ask one of them."
+_NOT_SHOWN: Final = "Only admins can see this."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -162,7 +162,7 @@ async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     error: str | None = _NOT_SHOWN
     if await ctx.is_admin(action.user):
         now = ctx.clock.now()
-        view = spending_modal(await ctx.store.spending.of_month(now), now)
+        view = spending_modal(await ctx.store.spending.of_month(now), now, ctx.price)
         error = await ctx.open_view(action.trigger_id, view)
     if error is not None:
         ctx.respond_ephemeral(action, error)
@@ -175,7 +175,7 @@ async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if (view := action.view) is not None and await ctx.is_admin(action.user):
         now = ctx.clock.now()
         month = month_named(view.fields().get(MONTH, ""), now)
-        shown = spending_modal(await ctx.store.spending.of_month(month), now)
+        shown = spending_modal(await ctx.store.spending.of_month(month), now, ctx.price)
         try:
             async with translated(ctx.timings.view_timeout):
                 await ctx.client.views_update(view_id=view.id, hash=view.hash, view=shown)
@@ -256,6 +256,7 @@ class HomePublisher:
             in_force=in_force,
             past=await store.limits.fetch_past(MAX_PAST),
             media_hosts=hosts_to_allow(await store.jobs.list_finished_videos(), allowed),
+            price=self._ctx.price,
         )
 
     async def _health(self, limits: Limits) -> Health:

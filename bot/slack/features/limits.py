@@ -20,10 +20,7 @@ _PEOPLE: Final = MappingProxyType(
 )
 _CHANNELS: Final = "ALLOWED_CHANNELS"
 _GROUPS: Final = "_GROUPS"
-_ABOUT: Final = (
-    "Changes apply to new requests, at once and for everyone. Clear a number to use the one from "
-    "the settings."
-)
+_ABOUT: Final = "Changes apply to new requests. Leave a number blank for the default."
 _NONE: Final = MappingProxyType[str, str]({})
 
 
@@ -122,11 +119,9 @@ def _changed_meanwhile(view: View, in_force: LimitsInForce) -> str:
             continue
         words, change = WORDS[name], in_force.changes.get(name)
         now = f"*{words.named}* to {value_words(name, value)}"
-        by = "Somebody" if change is None else f"<@{change.changed_by}>"
+        by = "An admin" if change is None else f"<@{change.changed_by}>"
         sentences.append(f"{by} has set {now}.")
-    return " ".join(
-        [*sentences, "Your changes are still here and not saved yet: check them and press *Save*."]
-    )
+    return " ".join([*sentences, "Yours aren't saved yet: check them and press *Save*."])
 
 
 def _number(name: str, value: str, setting: str, drawn: int) -> Json:
@@ -137,7 +132,7 @@ def _number(name: str, value: str, setting: str, drawn: int) -> Json:
         min_value="1",
         max_value=str(LONGEST_SCRIPT if name == "MAX_SCRIPT" else MOST_REQUESTS),
         initial_value=value,
-        placeholder=f"{value_words(name, setting).capitalize()}, from the settings",
+        placeholder=f"{value_words(name, setting).capitalize()} (default)",
     )
     number["is_decimal_allowed"] = False  # Slack wants it said
     label = f"{words.label}, in{words.unit}" if words.unit else words.label
@@ -185,7 +180,7 @@ def _channels(ids: Sequence[str], drawn: int) -> Json:
         filter={"include": ["public", "private"], "exclude_bot_users": True},
         placeholder="All channels",
     )
-    hint = "Leave it empty for all channels. Direct messages are always allowed."
+    hint = "Leave it empty for all. Direct messages are always allowed."
     label = WORDS[_CHANNELS].label
     return field(_block_id(_CHANNELS, drawn), label, menu, hint=hint, optional=True)
 

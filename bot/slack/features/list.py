@@ -253,8 +253,7 @@ async def current_status(
             return status_message(presenter, job, None, reader, error.reason)
         reason = escaped(only_hosts(error.reason), 500)
         return Message(
-            f"I can't find a {presenter.noun} “{escape(wanted)}”. "
-            f"The video service says: “{reason}”",
+            f"I can't find a {presenter.noun} “{escape(wanted)}”: “{reason}”",
             (),
         )
     except OutsideError as error:

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
@@ -83,14 +84,15 @@ _NAME_LENGTH: Final = 5
 _LINK_LIFETIME: Final = timedelta(hours=24)
 
 _NEEDS: Final = (
-    "*What the footage needs*: an mp4 (H.264) of at most 750 MB, at least one minute long, with "
-    "25 frames a second or more; one person, face in view at all times; good light, no noise."
+    "*What the footage needs*\n"
+    "• An mp4 (H.264), up to 750 MB, at least a minute long, 25 frames a second or more\n"
+    "• One person, face always in view\n"
+    "• Good light, no noise"
 )
-_CONSENT: Final = (
-    "Without one, the consent statement must be at the beginning of the training video."
-)
+_CONSENT: Final = "Without one, the training video must begin with the consent statement."
 _CONFIRMED: Final = "The person in the video has agreed to be trained as a replica."
 _MAX_LISTED: Final = 30
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -177,22 +179,22 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     submission = read(ViewSubmission, body)
     fields, now = submission.view.fields(), ctx.clock.now()
 
-    def redraw(note: str, changed: Metadata) -> Json:
+    def redraw(note: str, changed: Metadata, links: Mapping[str, str] = _NONE) -> Json:
         named = {"name": _new_name(), **changed}
-        drawn = _draw_form(ctx, drawn_fields(submission.view), named, note)
+        drawn = _draw_form(ctx, {**drawn_fields(submission.view), **links}, named, note)
         return kept_left(drawn, submission.view.blocks)
 
     if is_of_other_version(submission.view, _FIELDS):
         await ack_other_version(ack, submission.view, lambda known, note: redraw(note, known))
         return
     metadata = {"name": _new_name(), **metadata_of(submission.view)}
-    params, errors = dict(fields), {}
+    params, errors, links = dict(fields), {}, _NONE
     try:
         params = parse(fields)
     except Invalid as error:
-        errors = dict(error.errors)
+        errors, links = dict(error.errors), error.links
     over, soon = _expiring(params, now)
-    text = "This link has already expired. Please create a new one."
+    text = "This link has expired. Please create a new one."
     errors = {**dict.fromkeys(over, text), **errors}
     if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
         warned = {**metadata, "warned": sorted(soon.values())}
@@ -206,7 +208,15 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return redraw(note, {**metadata, "retry_of": None})
 
     limits, deadline = ctx.store.limits.current, ctx.service_deadline()
-    request = JobRequest(_KIND, params, deadline, limits, errors=errors)
+    request = JobRequest(
+        _KIND,
+        params,
+        deadline,
+        limits,
+        errors=errors,
+        links=links,
+        correct=partial(redraw, changed=metadata, links=links),
+    )
     await submit_job(ctx, ack, submission, request, second)
 
 
@@ -228,8 +238,8 @@ def _warning(soon: Mapping[str, str]) -> str:
         f"the link to the {labels[name]} expires {until}" for name, until in soon.items()
     )
     return (
-        f":warning: Please check: {ends}. The video service may fetch the footage hours from "
-        "now, so a link should work for 24 hours. Press *Train* to send it anyway."
+        f":warning: Please check: {ends}. A link should work for 24 hours. Press *Train* to send "
+        "it anyway."
     )
 
 
@@ -416,10 +426,8 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
     except Refused as error:
         says = f"“{escaped(only_hosts(error.reason), 300)}”"
         if error.code in UNKNOWN_ID:
-            raise _Unusable(
-                f"I can't find a replica “{escape(replica_id)}”. The video service says: {says}"
-            ) from error
-        raise _Unusable(f"It couldn't be checked. The video service says: {says}") from error
+            raise _Unusable(f"I can't find a replica “{escape(replica_id)}”: {says}") from error
+        raise _Unusable(f"It couldn't be checked: {says}") from error
     except OutsideError as error:
         why = escape(only_hosts(error.reason))
         text = f"It couldn't be checked: {why} Please try again in a moment."
@@ -440,4 +448,4 @@ def _failure(snapshot: Snapshot) -> str:
     label = unformatted(replica_label(known_from(snapshot)))
     if not snapshot.reason:
         return f"{label}: {escape(unexplained_failure(snapshot.status))}."
-    return f"{label}. The video service says: “{escaped(only_hosts(snapshot.reason), 300)}”"
+    return f"{label}: “{escaped(only_hosts(snapshot.reason), 300)}”"

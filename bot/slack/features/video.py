@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Final
@@ -14,7 +15,7 @@ from slack_bolt.response import BoltResponse
 from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, fingerprint, is_replica_id, parse
-from bot.model import Job, State, Verdict
+from bot.model import Job, State, Verdict, spoken_time
 from bot.setting_values import MAX_BOX
 from bot.slack.context import (
     UNKNOWN_JOB,
@@ -95,6 +96,7 @@ CALLBACK_ID: Final = "create_video"
 REPLICA: Final = "video_replica"
 BACKGROUND: Final = "video_background"
 _MAX_CACHED_OPTIONS: Final = 10_000
+_MINUTE: Final = timedelta(minutes=1)
 _CHOICES: Final = {
     "none": "No background",
     "background_url": "A web page",
@@ -108,7 +110,12 @@ LINK_FIELDS: Final = {
     ),
 }
 _FIELDS: Final = frozenset({"replica_id", "script", "video_name", "background", "where"})
-_MORE_FIELDS: Final = frozenset({"script_file", *LINK_FIELDS})
+_MORE_BOXES: Final = tuple(f"script_{number}" for number in range(2, 15))
+"""The fields for the rest of a script that was typed after the command.
+
+Slack takes up to 40,000 characters: https://docs.slack.dev/reference/methods/chat.postMessage.
+"""
+_MORE_FIELDS: Final = frozenset({"script_file", *LINK_FIELDS, *_MORE_BOXES})
 MAKE_ANOTHER: Final = "Make a new one"
 """The button of such a form."""
 
@@ -207,17 +214,36 @@ async def open_create_form(
         note: what is on top of the form.
     """
     max_script = ctx.store.limits.current.max_script
-    if len(script) > (limit := min(max_script, MAX_BOX)):
-        remedy = "Please shorten it, or split it into two videos."
-        if takes_files(ctx, max_script):
-            remedy = f"Please type `{ctx.command(_KIND)}` and add it to the form as a text file."
-        return f"That script has {len(script):,} characters; the form takes {limit:,}. {remedy}"
-    fields = {"script": script} if script else {}
+    if (over := len(script) - max_script) > 0:
+        too_many = f"{len(script):,} characters. The limit is {max_script:,}: cut {over:,}."
+        note = joined([note, f"The script has {too_many}"])
+    boxes = [*_boxes(script)]
+    if len(boxes) > len(_MORE_BOXES) + 1:
+        return f"That script has {len(script):,} characters. Please split it into several videos."
+    fields = dict(zip(("script", *_MORE_BOXES), boxes, strict=False))
     metadata = {"channel": channel, "thread_ts": thread_ts}
     if file is not None:
         metadata |= {"script_file": file, "script_ts": file_ts}
     view = draw_form(ctx, fields, metadata, note=note)
     return await ctx.open_form(_KIND, user, channel, trigger_id, view)
+
+
+def _boxes(script: str) -> Iterator[str]:
+    """Yield a script in parts that fit into a field each, between words where that is possible."""
+    while len(script) > MAX_BOX:
+        at = script.rfind(" ", 1, MAX_BOX + 1)
+        at = MAX_BOX if at < 0 else at
+        yield script[:at]
+        script = script[at:]
+    if script:
+        yield script
+
+
+def _in_one(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return fields with the script of all boxes in one."""
+    boxes = [fields[at] for at in ("script", *_MORE_BOXES) if at in fields]
+    rest = {at: text for at, text in fields.items() if at not in _MORE_BOXES}
+    return {**rest, "script": "".join(boxes)} if boxes else rest
 
 
 # ── Buttons that open the form ────────────────────────────────────────────────────────────────
@@ -339,7 +365,7 @@ async def _with_script(
     used = {name: text for name, text in fields.items() if name != "script_file"}
     if (file := fields.get("script_file")) is not None:
         if used.get("script", "").strip():
-            raise UnreadableFile("Use either the box or a file for the script, not both.")
+            raise UnreadableFile("Use the box or a file for the script, not both.")
         script = await read_script(ctx, file, max_script, deadline, user=submission.user)
         return {**used, "script": script}
     metadata = metadata_of(submission.view)
@@ -388,6 +414,7 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     used = {
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
+    used, links = _in_one(used), dict[str, str]()
     params, errors = {name: used[name].strip() for name in ("replica_id",) if name in used}, {}
     deadline = ctx.service_deadline()
     limits = ctx.store.limits.current
@@ -395,7 +422,7 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         used = await _with_script(ctx, submission, used, limits.max_script, deadline)
         params = parse(used, limits.max_script)
     except Invalid as error:
-        errors = dict(error.errors)
+        errors, links = dict(error.errors), dict(error.links)
         if "script" in errors and len(script := used.get("script", "").strip()) > limits.max_script:
             who = await ctx.access.admin_names(deadline)
             errors["script"] = too_long(script, limits.max_script, who)
@@ -407,7 +434,15 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if check.error is not None:
         errors["replica_id"] = check.error
     if errors:
-        request = JobRequest(_KIND, params, deadline, limits, errors=errors)
+        request = JobRequest(
+            _KIND,
+            params,
+            deadline,
+            limits,
+            errors=errors,
+            links=links,
+            correct=partial(redrawn, ctx, view, _kept_file(view), links=links),
+        )
     else:
         request = JobRequest(
             _KIND,
@@ -425,7 +460,11 @@ FEATURE: Final = Feature(Video(), VideoPresenter(), register)
 
 
 def redrawn(
-    ctx: HandlerContext, view: View, changes: Metadata | None = None, note: str | None = None
+    ctx: HandlerContext,
+    view: View,
+    changes: Metadata | None = None,
+    note: str | None = None,
+    links: Mapping[str, str] | None = None,
 ) -> Json:
     """Return a form as it is filled in, with the link field of the chosen background.
 
@@ -437,17 +476,19 @@ def redrawn(
         view: the form.
         changes: what is different in its metadata.
         note: what is on top of it, if that changes.
+        links: what is in its fields for links instead of what was typed.
     """
     fields, metadata = drawn_fields(view), {**metadata_of(view), **(changes or {})}
+    fields |= links or {}
     typed = {at: fields[at] for at in BACKGROUNDS if at in fields}
-    links = {**metadata.get("links", {}), **typed}
+    kept = {**metadata.get("links", {}), **typed}
     metadata["links"] = {}
-    for at in sorted(links.keys() - {fields.get("background")}, key=lambda at: len(links[at])):
-        more = {**metadata, "links": {**metadata["links"], at: links[at]}}
+    for at in sorted(kept.keys() - {fields.get("background")}, key=lambda at: len(kept[at])):
+        more = {**metadata, "links": {**metadata["links"], at: kept[at]}}
         if fits_in_metadata(more):
             metadata = more
     note = note_of(view) if note is None else note
-    drawn = draw_form(ctx, {**links, **fields}, metadata, note=note)
+    drawn = draw_form(ctx, {**kept, **fields}, metadata, note=note)
     return kept_left(drawn, view.blocks)
 
 
@@ -471,14 +512,17 @@ def offering_form(
 
 
 def _for_another(view: View, params: Mapping[str, str]) -> Metadata:
-    """Return what the metadata keep of a form that asks for ``params`` once more.
+    """Return what the metadata keep of a form that asks for ``params`` once more."""
+    return {**_kept_file(view), "anew": fingerprint(params)}
 
-    A field for a file cannot be filled in, so they keep the chosen file:
+
+def _kept_file(view: View) -> dict[str, str]:
+    """Return what the metadata keep of a chosen file: a field for one cannot be filled in.
+
     https://docs.slack.dev/reference/block-kit/block-elements/file-input-element
     """
     file = view.fields().get("script_file")
-    kept = {} if file is None else {"script_file": file}
-    return {**kept, "anew": fingerprint(params)}
+    return {} if file is None else {"script_file": file}
 
 
 def draw_form(
@@ -490,7 +534,7 @@ def draw_form(
         background = next((name for name in BACKGROUNDS if name in fields), "none")
     blocks: list[Json] = [
         _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
-        *_script_fields(ctx, fields.get("script"), metadata),
+        *_script_fields(ctx, fields, metadata),
         text_field(
             "video_name",
             "Name",
@@ -524,10 +568,7 @@ def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) -> Jso
     known = ctx.store.replicas.find("", channel, 1)
     hint = "Pick a replica or paste a replica ID."
     if not known:
-        hint = (
-            "There are no replicas here yet. Paste a replica ID from your account at the video "
-            f"service, or train one with {ctx.command('replica')}."
-        )
+        hint = f"No replicas yet. Paste a replica ID, or train one with {ctx.command('replica')}."
     picked = None
     if chosen:
         picked = as_option(ctx.store.replicas.get(chosen) or KnownReplica(chosen))
@@ -543,23 +584,23 @@ def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) -> Jso
     return field("replica_id", "Replica", picker, hint=hint)
 
 
-def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) -> list[Json]:
-    """Return the fields for a script: a box, and a file where one may be longer."""
+def _script_fields(
+    ctx: HandlerContext, filled: Mapping[str, str], metadata: Metadata
+) -> list[Json]:
+    """Return the fields for a script: a box, more if one was typed that is longer, and a file."""
+    script, whole = filled.get("script"), _in_one(filled).get("script", "")
     max_script = ctx.store.limits.current.max_script
     with_file, attached = takes_files(ctx, max_script), metadata.get("script_file") is not None
     is_kept = attached or metadata.get("script_of") is not None
     box_holds = min(max_script, MAX_BOX)
-    hint = f"150 words take about a minute. Up to {box_holds:,} characters."
+    hint = f"150 words take about a minute{_cost(ctx, _MINUTE)}. Up to {box_holds:,} characters."
     if is_kept and len(script or "") not in range(1, MAX_BOX + 1):
-        script, hint = (
-            None,
-            "Leave this empty to use the same script again. It's too long to show here.",
-        )
-        if attached:
-            hint = "Leave this empty to use the attached file."
-    elif script:
-        usual = f" and usually {took} to create" if (took := _time_to_create(ctx, script)) else ""
-        hint = f"This takes about {spoken(script)} to speak{usual}. {hint}"
+        what = "the attached file" if attached else "the same script: it's too long to show here"
+        script, hint = None, f"Leave this empty to use {what}."
+    elif whole:
+        usual = f" and usually {took} to create" if (took := _time_to_create(ctx, whole)) else ""
+        cost = _cost(ctx, spoken_time(whole))
+        hint = f"This takes about {spoken(whole)} to speak{cost}{usual}. {hint}"
     elif took := _time_to_create(ctx, None):
         hint = f"{hint} Videos usually take {took} to create."
     box = element(
@@ -572,12 +613,19 @@ def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) 
         placeholder="What the replica says",
     )
     fields = [field("script", "Script", box, hint=hint, optional=with_file or is_kept)]
+    for at in filter(filled.get, _MORE_BOXES):
+        more = element("plain_text_input", at, multiline=True, initial_value=filled[at])
+        fields.append(field(at, "Script, continued", more, optional=True))
     if with_file:
         # Its kinds are not limited: what counts is what is in it.
         file = element("file_input", "script_file", max_files=1)
-        longer = f"For longer scripts: a plain text file (UTF-8), up to {max_script:,} characters."
+        longer = f"For longer scripts: a text file (UTF-8), up to {max_script:,} characters."
         fields.append(field("script_file", "Script file", file, hint=longer, optional=True))
     return fields
+
+
+def _cost(ctx: HandlerContext, speech: timedelta) -> str:
+    return f" ({cost})" if (cost := ctx.price.of(speech)) else ""
 
 
 def _time_to_create(ctx: HandlerContext, script: str | None) -> str:
@@ -630,7 +678,7 @@ def offer(job: Job, presenter: Presenter, viewer: str) -> str:
         f"*{status}* {who} {did} {ago(job.created_at)}{where} with the same script, replica and "
         "background."
     )
-    remedy = f"*{MAKE_ANOTHER}* creates it again, and it's charged again."
+    remedy = f"*{MAKE_ANOTHER}* charges you again."
     # A signed link may be too long for a block: then the message where it was posted has it.
     shown = joined(links, MAX_SECTION - len(text) - len(remedy) - 2, by=" · ")
     return joined([text, shown, remedy], MAX_SECTION)

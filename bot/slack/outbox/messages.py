@@ -17,12 +17,14 @@ from bot.slack.views.blocks import (
     NO_NAMES,
     Message,
     context,
+    escape,
     mrkdwn,
     section,
     short_name,
     shortened,
 )
 from bot.slack.views.card import card
+from bot.slack.views.limits import NO_PRICE, Price
 from bot.slack.views.presenters import Presenter, Presenters
 from bot.slack.views.question import question, question_list
 from bot.slack.views.reply import reply
@@ -47,12 +49,15 @@ def compose(
     retry: str | None = None,
     listed: Sequence[Asked] = (),
     names: Mapping[str, str] = NO_NAMES,
+    month: str = "",
+    price: Price = NO_PRICE,
 ) -> Message:
     """Return what a delivery says now.
 
     ``admins`` can answer a question, and are asked first with ``admins_first``; ``listed`` are the
-    further ones in its message. ``approvers`` can approve. See ``card`` for ``replica`` and
-    ``retry``. ``names`` are those of ``people_named``, as far as they are known.
+    further ones in its message. ``approvers`` can approve, and see this ``month`` and the
+    ``price``. See ``card`` for ``replica`` and ``retry``. ``names`` are those of ``people_named``,
+    as far as they are known.
     """
     said = {user: safe for user, name in names.items() if (safe := short_name(name))}
     presenter = presenters[job.kind]
@@ -66,7 +71,9 @@ def compose(
             )
         return question(delivery, job, presenter, admins, admins_first=admins_first)
     if delivery.role is Role.APPROVAL:
-        return approval_request(delivery, job, presenter, approvers, replica=replica)
+        return approval_request(
+            delivery, job, presenter, approvers, replica=replica, month=month, price=price
+        )
     if delivery.role is Role.REPLY:
         return reply(job, presenter, retry=retry, names=said)
     return card(job, presenter, replica=replica, retry=retry, approvers=approvers, names=said)
@@ -83,14 +90,17 @@ def people_named(delivery: Delivery, job: Job, approvers: Collection[str] = ()) 
     return people
 
 
-def redirected(message: Message, job: Job) -> Message:
-    """Return a message as it is sent to the person directly, because the channel refused it."""
+def redirected(message: Message, job: Job, bot_name: str) -> Message:
+    """Return a message as it is sent to the person directly, because the channel refused it.
+
+    ``bot_name`` is what to invite to a private channel.
+    """
     note = "I couldn't post where you asked, so I'm sending this to you."
     # The name of a direct conversation means nothing to those outside it.
     if job.channel.startswith(("C", "G")):
         note = (
             f"I couldn't post in <#{job.channel}>, where you asked, so I'm sending this to you. "
-            "If that channel is private, type `/invite @replica-videos` there. If people from "
+            f"If that channel is private, type `/invite @{escape(bot_name)}` there. If people from "
             "another organization are in it, or invited, I don't post there."
         )
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])

@@ -45,6 +45,7 @@ from bot.slack.outbox.messages import (
 from bot.slack.payloads import Payload
 from bot.slack.rate_limits import MethodLimits, RateLimits
 from bot.slack.views.blocks import Json, Message
+from bot.slack.views.limits import NO_PRICE, Price, month_so_far
 from bot.slack.views.presenters import Presenters
 from bot.store import Claimed, Outgoing, Store, covering
 from bot.timings import Timings
@@ -93,7 +94,9 @@ class Messenger:
         join_channels: bool,
         metrics: Metrics,
         videos: VideoSource | None = None,
+        price: Price = NO_PRICE,
     ) -> None:
+        self._price = price
         self._metrics = metrics
         self.due = store.deliveries.due
         self._store = store
@@ -501,7 +504,8 @@ class Messenger:
             retry = await permalink(self._client, card, self._timings) if is_open else ""
         approvers = self._store.jobs.approvals.people(job.user)
         deadline = asyncio.get_running_loop().time() + self._timings.name_timeout.total_seconds()
-        people = people_named(delivery, job, approvers)
+        people, limits = people_named(delivery, job, approvers), self._store.limits
+        used = limits.used_in_month(self._clock.now())
         message = compose(
             delivery,
             job,
@@ -513,8 +517,10 @@ class Messenger:
             retry=retry,
             listed=outgoing.listed,
             names=await self._access.directory.names(people, deadline),
+            month=month_so_far(used, limits.current.per_month),
+            price=self._price,
         )
         # An approval is for somebody else.
         if delivery.direct and delivery.role is not Role.APPROVAL:
-            message = redirected(message, job)
+            message = redirected(message, job, self._access.bot_name)
         return as_sent(message, delivery)

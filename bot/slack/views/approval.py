@@ -1,9 +1,10 @@
 """The message that asks for approval: a pure function of its delivery and job."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from bot.model import Approval, Delivery, Job, Settlement
+from bot.model import Approval, ApprovalPolicy, Delivery, Job, Settlement, spoken_time
 from bot.slack.views.blocks import (
     MAX_QUOTE,
     MAX_QUOTES,
@@ -31,24 +32,43 @@ from bot.slack.views.blocks import (
     words,
 )
 from bot.slack.views.buttons import approval_buttons
+from bot.slack.views.limits import NO_PRICE, Price
 from bot.slack.views.presenters import Presenter, script_of
 
 NOBODY_TO_APPROVE: Final = (
-    "This needs approval, and nobody may approve their own request: you are the only approver. "
-    "Please ask the person who runs this bot to add another one."
+    "You're the only approver, and can't approve your own request. Ask a workspace admin to add "
+    "another."
 )
 _MAX_FACT: Final = 300
 _MAX_NAMED: Final = 3
 _BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
 _COPIED: Final = (
-    "This request comes from a backup: it may have been approved and created since. Please check "
-    "that before you approve it."
+    "This comes from a backup, and may have been created since. Please check before you approve it."
 )
 
 _AGAIN: Final = (
-    "The video service gave no clear answer to an earlier try. If that created it after all, it is "
-    "charged twice."
+    "We never got a confirmation of an earlier try. If that worked, you're charged twice."
 )
+
+
+def approval_note(policy: ApprovalPolicy, user: str, max_script: int | None) -> str:
+    """Return who has to approve what a form asks for, in mrkdwn; "" if nothing needs approval.
+
+    Args:
+        policy: what needs approval.
+        user: who opens the form.
+        max_script: the longest script, in characters; None for a training.
+    """
+    above = 0 if max_script is None else policy.above
+    if not policy.approvers or (max_script is not None and above >= max_script):
+        return ""
+    people = [f"<@{each}>" for each in policy.people(user)]
+    if not people:
+        return "" if above else NOBODY_TO_APPROVE
+    others = people[_MAX_NAMED:]
+    more = [f"{len(others)} other{'' if len(others) == 1 else 's'}"] if others else []
+    what = f"Scripts of more than {above:,} characters need" if above else "This needs"
+    return f"{what} approval by {listed([*people[:_MAX_NAMED], *more], 'or')}."
 
 
 def people_asked(approval: Approval, approvers: Collection[str]) -> Sequence[str]:
@@ -70,29 +90,26 @@ def waiting_for_approval(
     Without anybody who could be asked, it says which ``approvers`` there are, and where they find
     the request. ``names`` are those of people by their ids, as mrkdwn.
     """
-    until = date(approval.until)
-    expires = f"Without an answer, this request expires {until}."
+    expires = f"Expires {date(approval.until)}."
     if not approval.asked and not approvers:
-        gone = "Nobody can approve it any more. Please cancel it and ask again."
-        return f"{gone} Otherwise it expires {until}."
+        return f"There's no approver left. Please cancel it and ask again. {expires}"
     asked = _asked(approval, approvers, names)
-    what = "It isn't created again" if again else "Nothing is created"
-    return f"{asked} {what} until somebody approves it. {expires}"
+    return joined(
+        [asked, "You're not charged again before that." if again else "", expires], by=" "
+    )
 
 
 def _asked(approval: Approval, approvers: Collection[str], names: Mapping[str, str]) -> str:
     if approval.channel is not None:
-        return f"I asked for approval in <#{approval.channel}>."
+        return f"I asked in <#{approval.channel}>."
     known = [names[each] for each in people_asked(approval, approvers) if each in names]
     others = len(approval.asked or approvers) - len(known)
     more = [f"{others} other{'' if others == 1 else 's'}"] if others else []
     people = listed([*known, *more], "or") if known else ""
     if not approval.asked:
-        return (
-            "I couldn't send a message to anyone who can approve it. Please ask "
-            f"{people or 'an approver'} to open my *Home* tab: it can be approved there."
-        )
-    return f"I asked {people or 'the approvers'} to approve it."
+        who = people or "an approver"
+        return f"I couldn't message the approvers. Ask {who} to approve it in my *Home* tab."
+    return f"Waiting for {people or 'the approvers'}."
 
 
 def approval_request(
@@ -102,10 +119,13 @@ def approval_request(
     approvers: Collection[str] = (),
     *,
     replica: str = "",
+    month: str = "",
+    price: Price = NO_PRICE,
 ) -> Message:
     """Return the message that asks for approval, or says how that was settled.
 
-    An open one shows all that would be paid for, and in a channel mentions the ``approvers``.
+    An open one shows all that would be paid for, at which ``price`` and after what this ``month``,
+    and in a channel mentions the ``approvers``.
     """
     noun, name = presenter.noun, title(presenter.name(job))
     where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
@@ -120,19 +140,23 @@ def approval_request(
             blocks.append(rich(quote(reason)))
         blocks.append(context(mrkdwn(asked)))
         return Message(joined([called, outcome, escaped(reason, MAX_TEXT // 2), asked]), blocks)
+    script = script_of(job, None).strip()
+    own = replace(job, params={at: text for at, text in job.params.items() if at != "script"})
+    is_named = bool(presenter.name(own))  # or the script would begin twice
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
-    head = joined([mentioned, f"*Please approve or decline this {noun}.*"], by=" ")
+    head = joined([mentioned, f"*Approve this {noun}?*"], by=" ")
     facts = {label: value for label, value in presenter.details(job).items() if value}
     if replica:
         facts = {"Replica": one_line(replica), **facts}
+    if cost := price.of(spoken_time(script)):
+        facts["Cost"] = cost
     until = f"Expires {date(job.approval.until)}" if job.approval is not None else ""
-    small = [joined([asked, until], by=" · "), _COPIED if job.copied else ""]
+    small = [joined([asked, until], by=" · "), month, _COPIED if job.copied else ""]
     small += [_AGAIN] if job.attempts else []
-    script = script_of(job, None).strip()
     is_whole = cut(script, MAX_QUOTES) == script
     blocks = [
         section(head),
-        heading,
+        *((heading,) if is_named else ()),
         rich(
             bullets(
                 paragraph(words(f"{label}: ", bold=True), words(cut(value, _MAX_FACT)))
@@ -146,7 +170,7 @@ def approval_request(
     ]
     text = [
         head,
-        called,
+        called if is_named else "",
         *(f"{label}: {escaped(value, _MAX_FACT)}" for label, value in facts.items()),
         *small,
     ]
@@ -166,6 +190,6 @@ def _outcome(settlement: Settlement, user: str | None) -> str:
         case Settlement.CANCELLED:
             return f":no_entry_sign: Cancelled by {who}."
         case Settlement.FOUND | Settlement.TURNED_UP:
-            return ":white_check_mark: It was created after all, so nothing has to be approved."
+            return ":white_check_mark: An earlier try worked, so there's nothing to approve."
         case _:
-            return ":hourglass: Expired: nobody approved or declined it in time."
+            return ":hourglass: Expired without an answer."

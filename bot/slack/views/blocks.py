@@ -387,11 +387,6 @@ def date(moment: datetime) -> str:
     return f"<!date^{int(moment.timestamp())}^{_DATE}|{_in_utc(moment)}>"
 
 
-def time_of_day(moment: datetime) -> str:
-    """Return the time of a moment of the next 24 hours, as each reader's own."""
-    return f"<!date^{int(moment.timestamp())}^{{time}}|{_in_utc(moment)}>"
-
-
 def ago(moment: datetime) -> str:
     """Return how long ago a moment was, as each reader's own client computes it."""
     return f"<!date^{int(moment.timestamp())}^{{ago}}|{_in_utc(moment)}>"

@@ -43,8 +43,7 @@ from bot.slack.views.buttons import (
     card_buttons,
     question_buttons,
 )
-from bot.slack.views.failures import KEY_REFUSED
-from bot.slack.views.limits import WORDS, change_words, value_words
+from bot.slack.views.limits import NO_PRICE, WORDS, Price, change_words, value_words
 from bot.slack.views.presenters import Presenter, Presenters, state_word
 from bot.store import LimitsInForce, MonthSpending, PastChange, PersonSpending, month_start
 
@@ -100,6 +99,7 @@ class AdminContent:
     """The last changes of limits, newest first."""
     media_hosts: str = ""
     """What ``MEDIA_HOSTS`` would be with the hosts of finished videos; "" if it has them all."""
+    price: Price = NO_PRICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def admin_sections(content: AdminContent) -> list[Json]:
     change, more = button("Change limits", CHANGE_LIMITS), button("All months", OPEN_SPENDING)
     blocks = [
         section(_health(content.health)),
-        {**section(spending_text(content.spending)), "accessory": more},
+        {**section(spending_text(content.spending, content.price)), "accessory": more},
         {**section(_limits(content.in_force)), "accessory": change},
     ]
     if content.media_hosts:
@@ -238,11 +238,6 @@ def _limits(in_force: LimitsInForce) -> str:
         if (change := in_force.changes.get(name)) is not None:
             line += f", changed by <@{change.changed_by}> {ago(change.changed_at)}"
         lines.append(line)
-    lines.append(
-        "All others come from the settings."
-        if in_force.changes
-        else "All of them come from the settings."
-    )
     return joined(lines, MAX_SECTION)
 
 
@@ -253,49 +248,49 @@ def _change(past: PastChange) -> str:
 
 def _health(health: Health) -> str:
     service = (
-        f":x: {KEY_REFUSED}: it needs a working one."
+        ":x: I've lost access to the video service: it needs a new key."
         if health.key_refused
-        else ":white_check_mark: The video service accepts this bot's key."
+        else ":white_check_mark: The video service accepts my key."
     )
     if health.no_credit:
-        service += "\n:x: The video service says that there is no credit left. Requests wait."
+        service += "\n:x: Out of video credits. Requests wait."
         if health.next_try is not None:
-            service += f" Next try: {date(health.next_try)}, or at once with the next request."
+            service += f" Next try: {date(health.next_try)}, or with the next request."
     if health.down_since is not None:
         service = f":x: The video service is down, since {date(health.down_since)}."
         if health.waiting:
-            service += f" Requests waiting for it: {health.waiting:,}. They go on by themselves."
+            service += f" Requests waiting: {health.waiting:,}. I'll keep trying."
     if health.slowed_down:
-        service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
-    posted = ":white_check_mark: Every message is posted."
+        service += "\n:hourglass: The video service asked me to wait. I'll keep trying."
+    posted = ":white_check_mark: All messages delivered."
     if health.unsent:
-        posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
+        posted = f":hourglass: Messages waiting: {health.unsent:,}."
     if health.to_approve:
-        posted += f"\n:hourglass: Requests waiting for approval: {health.to_approve:,}."
+        posted += f"\n:hourglass: Waiting for approval: {health.to_approve:,}."
     used = f"Requests today (UTC): {health.used:,} of {health.limit:,}."
     return f"{used}\n{service}\n{posted}"
 
 
-def spending_text(spending: MonthSpending) -> str:
-    """Return what was spent this month: all of it, and by those who spent most."""
-    people = [_person(each) for each in spending.people[:_TOP]]
+def spending_text(spending: MonthSpending, price: Price = NO_PRICE) -> str:
+    """Return what was used this month: all of it, and by those who used most."""
+    people = [_person(each, price) for each in spending.people[:_TOP]]
     if (others := len(spending.people) - _TOP) > 0:
         people.append(f"and {others:,} more {'person' if others == 1 else 'people'}")
-    return joined(["*Spending this month*", f"{_total(spending)}.", *people], MAX_SECTION)
+    return joined(["*Usage this month*", f"{_total(spending, price)}.", *people], MAX_SECTION)
 
 
-def spending_modal(spending: MonthSpending, now: datetime) -> Json:
+def spending_modal(spending: MonthSpending, now: datetime, price: Price = NO_PRICE) -> Json:
     """Return the modal for a month, with a menu of those before ``now``."""
     months = {_value(each): _option(each) for each in _months(now)}
     chosen = months.setdefault(_value(spending.since), _option(spending.since))
     menu = element("static_select", CHOOSE_MONTH, options=[*months.values()], initial_option=chosen)
-    people = [_person(each) for each in spending.people[:_MAX_PEOPLE]]
-    blocks = [{**actions([menu]), "block_id": MONTH}, section(f"*{_total(spending)}*")]
+    people = [_person(each, price) for each in spending.people[:_MAX_PEOPLE]]
+    blocks = [{**actions([menu]), "block_id": MONTH}, section(f"*{_total(spending, price)}*")]
     blocks += [
         section(joined(people[at : at + _PER_SECTION], MAX_SECTION))
         for at in range(0, len(people), _PER_SECTION)
     ]
-    return modal("", "Spending", close="Close", blocks=blocks)
+    return modal("", "Usage", close="Close", blocks=blocks)
 
 
 def month_named(value: str, now: datetime) -> datetime:
@@ -303,24 +298,25 @@ def month_named(value: str, now: datetime) -> datetime:
     return next((each for each in _months(now) if _value(each) == value), now)
 
 
-def spent(person: PersonSpending) -> str:
+def spent(person: PersonSpending, price: Price) -> str:
     """Return what somebody asked for, in words: "3 videos, about 4 min spoken, 1 training"."""
     parts = []
     if person.videos:
         parts.append("1 video" if person.videos == 1 else f"{person.videos:,} videos")
     if person.videos and person.spoken:
         parts.append(f"about {brief(person.spoken)} spoken")
+        parts.append(price.of(person.spoken))
     if person.trainings:
         parts.append("1 training" if person.trainings == 1 else f"{person.trainings:,} trainings")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
-def _total(spending: MonthSpending) -> str:
-    return spent(spending.total) or "Nothing was created"
+def _total(spending: MonthSpending, price: Price) -> str:
+    return spent(spending.total, price) or "Nothing yet"
 
 
-def _person(person: PersonSpending) -> str:
-    return f"<@{person.user}>: {spent(person)}"
+def _person(person: PersonSpending, price: Price) -> str:
+    return f"<@{person.user}>: {spent(person, price)}"
 
 
 def _months(now: datetime) -> list[datetime]:

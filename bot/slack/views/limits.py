@@ -1,21 +1,19 @@
-"""What people are told about limits: their names, what is left of them, what they refuse."""
+"""What people are told about limits and prices: their names, what is left, what they refuse."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from bot.setting_values import LONGEST_SCRIPT
-from bot.slack.views.blocks import date, listed, time_of_day
+from bot.slack.views.blocks import date, listed
 from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 
 OPERATOR: Final = "a workspace admin"
 """Who is asked where there are no admins."""
-NOT_CHECKED: Final = (
-    "I couldn't check with Slack whether you can do that. Please try again in a moment."
-)
+NOT_CHECKED: Final = "I couldn't check if you can do that. Please try again in a moment."
 _MONTHLY: Final = (Limit.PER_USER_PER_MONTH, Limit.PER_MONTH)
 _OF_ALL: Final = (Limit.PER_DAY, Limit.PER_MONTH)
 _FEW: Final = 2
@@ -41,7 +39,7 @@ class Membership:
 
 
 def limit_sentence(
-    reached: LimitReached, resets: str, person: str = "You", who: str = OPERATOR
+    reached: LimitReached | Left, resets: str, person: str = "You", who: str = OPERATOR
 ) -> str:
     """Return which limit is reached, when there is room again, and what else to do.
 
@@ -53,15 +51,15 @@ def limit_sentence(
     begin = "You've reached your" if person == "You" else f"{person} has reached their"
     begin = "Your workspace has reached its" if reached.limit in _OF_ALL else begin
     if reached.limit is Limit.OPEN_PER_USER:
-        again = "when it's done" if one else "when one of them is done"
+        again = "when it's done" if one else "when one is done"
         text = f"{begin} limit of {number} in progress. Try again {again}."
     else:
         period = "month" if reached.limit in _MONTHLY else "day"
         text = f"{begin} limit of {number} a {period}. It resets {resets}."
-    return f"{text} If you need more, ask {who}."
+    return f"{text} Need more? Ask {who}."
 
 
-def resets_in_form(reached: LimitReached, zone: tzinfo | None) -> str:
+def resets_in_form(reached: LimitReached, zone: tzinfo | None, now: datetime) -> str:
     """Return when a limit resets in a person's time zone, in plain text; UTC if it is not known.
 
     Errors in a form are plain text, without Slack's dates:
@@ -69,40 +67,64 @@ def resets_in_form(reached: LimitReached, zone: tzinfo | None) -> str:
     """
     if reached.resets_at is None:
         return ""
-    moment = reached.resets_at.astimezone(zone or UTC)
+    moment, today = (each.astimezone(zone or UTC) for each in (reached.resets_at, now))
     at = f"at {moment:%I:%M %p}".replace("at 0", "at ") + ("" if zone else " UTC")
-    return f"on {moment:%B} {moment.day} {at}" if reached.limit in _MONTHLY else at
+    match (moment.date() - today.date()).days:
+        case 0:
+            return at
+        case 1:
+            return f"tomorrow {at}"
+    return f"on {moment:%B} {moment.day} {at}"
 
 
-def resets_in_message(reached: LimitReached) -> str:
+def resets_in_message(reached: LimitReached | Left) -> str:
     """Return when a limit resets in each reader's time zone, in mrkdwn."""
-    if reached.resets_at is None:
-        return ""
-    if reached.limit in _MONTHLY:
-        return date(reached.resets_at)
-    return f"at {time_of_day(reached.resets_at)}"
+    return "" if reached.resets_at is None else date(reached.resets_at)
 
 
 def left_sentences(found: Sequence[Left]) -> list[str]:
-    """Return what is left of each limit of which little is left."""
+    """Return what is left of each limit of which little is left, but not nothing."""
     return [
         _left_sentence(each)
         for each in found
-        if each.number <= max(_FEW, each.maximum // _SMALL_SHARE)
+        if 0 < each.number <= max(_FEW, each.maximum // _SMALL_SHARE)
     ]
 
 
 def _left_sentence(left: Left) -> str:
     """Return in mrkdwn what is left, and until when: a limit's day is not that of its reader."""
-    is_of_all, is_monthly = left.limit in _OF_ALL, left.limit in _MONTHLY
-    until = f"until {date(left.resets_at) if is_monthly else time_of_day(left.resets_at)}"
+    is_of_all, until = left.limit in _OF_ALL, f"until {date(left.resets_at)}"
     if left.maximum == 1:
-        who = "Your workspace" if is_of_all else "You"
-        return f"{who} can make {'1' if left.number else 'no'} request {until}."
-    whose, period = "your workspace's" if is_of_all else "your", "month" if is_monthly else "day"
-    number = f"{left.number:,}" if left.number else "None"
+        return f"{'Your workspace' if is_of_all else 'You'} can make 1 request {until}."
+    whose = "your workspace's" if is_of_all else "your"
     verb = "is" if left.number == 1 else "are"
-    return f"{number} of {whose} {left.maximum:,} requests a {period} {verb} left {until}."
+    return f"{left.number:,} of {whose} {left.maximum:,} requests {verb} left {until}."
+
+
+def month_so_far(used: int, most: int | None) -> str:
+    """Return how many requests of the workspace count for this month, of how many at most."""
+    of = "" if most is None else f" of {most:,}"
+    return f"This month so far: {used:,}{of} request{'' if (most or used) == 1 else 's'}."
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a minute of speech costs, as far as that is known."""
+
+    per_minute: float = 0
+    """0 if it is not known."""
+    currency: str = "$"
+
+    def of(self, spoken: timedelta) -> str:
+        """Return about what that costs: "about $0.40"; "" if it is not known."""
+        if not self.per_minute or not spoken:
+            return ""
+        amount = max(0.01, self.per_minute * (spoken / timedelta(minutes=1)))
+        space = " " if self.currency.isalpha() else ""
+        return f"about {self.currency}{space}{amount:,.2f}"
+
+
+NO_PRICE: Final = Price()
 
 
 # ── Who, where and how long ───────────────────────────────────────────────────────────────────
@@ -126,10 +148,10 @@ def person_sentence(membership: Membership, who: str) -> str:
             return NOT_CHECKED
         case GroupProblem.HIDDEN:
             return (
-                "Slack doesn't let me see who is in the user group that can do that. Please tell "
-                f"{who}: the app needs the scope usergroups:read."
+                "Slack doesn't let me see who is in the user group that can do that. Let "
+                f"{who} know: I need the scope usergroups:read."
             )
-    return f"Only some people here can do that. Please ask {who}."
+    return f"Only some people here can do that. Ask {who}."
 
 
 def channel_sentence(allowed: Sequence[str], who: str) -> str:
@@ -137,7 +159,7 @@ def channel_sentence(allowed: Sequence[str], who: str) -> str:
     where = (
         f"Use {listed(allowed, 'or')}, or a direct message with me."
         if allowed
-        else ("Choose another one, or leave the field empty for a direct message.")
+        else "Choose another one, or leave this empty for a direct message."
     )
     return f"I don't post in this channel. {where} To use it here, ask {who}."
 
