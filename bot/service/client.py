@@ -43,34 +43,15 @@ from bot.service.gate import EVERYBODY, AccountRefused, Call, Gate, Held, Hold
 from bot.timings import Timings
 
 CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
-"""The values of Content-Encoding that ``decompress`` reads."""
-_DETECT: Final = zlib.MAX_WBITS | 32  # gzip or zlib, by the header
-_RAW: Final = -zlib.MAX_WBITS  # which some programs send as "deflate"
-
-
-def decompress(body: bytes | bytearray, max_bytes: int) -> tuple[bytes, bool]:
-    """Return the content of a compressed body, up to a limit, and whether that is all of it.
-
-    Raises:
-        zlib.error: it is not compressed in one of these ways, or is damaged.
-    """
-    try:
-        return _decompress(body, max_bytes, _DETECT)
-    except zlib.error:
-        return _decompress(body, max_bytes, _RAW)
-
-
-def _decompress(body: bytes | bytearray, max_bytes: int, wbits: int) -> tuple[bytes, bool]:
-    decompressor = zlib.decompressobj(wbits)
-    content = decompressor.decompress(body, max_bytes)
-    return content, decompressor.eof
+"""The values of Content-Encoding that zlib reads."""
+GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
+"""For ``zlib.decompressobj``: told apart by the header."""
 
 
 # ── HTTP clients ──────────────────────────────────────────────────────────────────────────────────
 
 _MAX_CONNECTIONS: Final = 64  # for reads, and again for creates
 _MAX_BODY_BYTES: Final = 1024 * 1024
-_TOO_LONG: Final = "The video service's answer is too long."
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,35 +112,24 @@ async def _drop_location(response: httpx.Response) -> None:
 
 
 async def content_of(response: httpx.Response) -> bytes:
-    """Return the body of an answer, decompressed.
+    """Return the body of an answer, decompressed: a gateway may compress what we ask for as it is.
+
+    httpx would decompress a chunk whole, however large that becomes.
 
     Raises:
-        Uncertain: it is longer than an answer can be, or cannot be decompressed.
+        Uncertain: it is longer than an answer can be, or broke off.
+        zlib.error: it cannot be decompressed.
     """
     body = bytearray()
+    is_compressed = response.headers.get("content-encoding", "").strip().lower() in CODINGS
+    decompressor = zlib.decompressobj(GZIP_OR_ZLIB) if is_compressed else None
     async for chunk in response.aiter_raw():
-        body += chunk
+        body += decompressor.decompress(chunk, _MAX_BODY_BYTES + 1) if decompressor else chunk
         if len(body) > _MAX_BODY_BYTES:
-            raise Uncertain(_TOO_LONG)
-    if response.headers.get("content-encoding", "").strip().lower() in CODINGS:
-        return _decompressed(body)
-    return bytes(body)
-
-
-def _decompressed(body: bytes | bytearray) -> bytes:
-    """Decompress a body up to the limit: a gateway may compress although we ask for identity.
-
-    httpx would decompress a chunk whole.
-    """
-    try:
-        content, complete = decompress(body, _MAX_BODY_BYTES + 1)
-    except zlib.error as error:
-        raise Uncertain("The video service's answer could not be read.") from error
-    if len(content) > _MAX_BODY_BYTES:
-        raise Uncertain(_TOO_LONG)
-    if not complete:
+            raise Uncertain("The video service's answer is too long.")
+    if decompressor is not None and not decompressor.eof:
         raise Uncertain("The video service's answer broke off.")
-    return content
+    return bytes(body)
 
 
 # ── The service's client ──────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ Why a call to the outside failed, as a word for the log and a clause for a perso
 
 import json
 import ssl
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -203,6 +204,7 @@ OUTCOMES: Final[Mapping[type[Exception], tuple[type[Unavailable | Uncertain], st
     TimeoutError: _NO_ANSWER,
     OSError: _BROKEN,
     ValueError: _UNREADABLE,
+    zlib.error: _UNREADABLE,
     RecursionError: _UNREADABLE,  # of JSON that is nested too deeply
 }
 """What each exception means; for one that is not listed, its nearest base class that is."""

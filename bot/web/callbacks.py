@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from bot.kinds import Kind
 from bot.kinds.answers import id_of
-from bot.service.client import CODINGS, decompress
+from bot.service.client import CODINGS, GZIP_OR_ZLIB
 
 MAX_BYTES: Final = 256 * 1024
 """Of a body, before and after decompression; the rest is not looked at."""
@@ -94,7 +94,7 @@ def _pattern(fields: Iterable[str]) -> re.Pattern[str]:
 def _content(body: bytes, encoding: str) -> bytes:
     if encoding.strip().lower() in CODINGS or body.startswith(_GZIP_MAGIC):
         with suppress(zlib.error):  # else it is taken as it is
-            return decompress(body, MAX_BYTES)[0]
+            return zlib.decompressobj(GZIP_OR_ZLIB).decompress(body, MAX_BYTES)
     return body
 
 
