@@ -175,7 +175,6 @@ async def running(
             timings=timings,
         )
         await installation.load()
-        directory = Directory(client, background, clock, timings)
         handler_context = HandlerContext(
             store=store,
             service=service,
@@ -191,12 +190,10 @@ async def running(
             command_prefix=settings.command_prefix,
             installation=installation,
             access=Access(
-                client,
                 installation,
-                background,
                 clock,
                 timings,
-                directory=directory,
+                directory=Directory(client, background, clock, timings),
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),

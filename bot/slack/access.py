@@ -1,28 +1,21 @@
 """Who may ask for something, and where it may be posted."""
 
-import asyncio
 from datetime import datetime, tzinfo
 from enum import Enum
 from typing import Final
 
-from pydantic import AliasPath, Field
-from slack_sdk.web.async_client import AsyncWebClient
-
-from bot.clock import Clock
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.clock import Clock, deadline
 from bot.slack.directory import (
+    CONVERSATIONS,
+    HIDDEN,
     NO_SCOPE,
     NOT_OURS,
-    Background,
+    Channel,
     Directory,
-    Lookups,
     Person,
-    UserGroups,
 )
-from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
-from bot.slack.payloads import Payload, Sender
-from bot.slack.rate_limits import MethodLimits
+from bot.slack.payloads import Sender
 from bot.slack.views.blocks import Json, listed
 from bot.slack.views.limits import (
     NOT_CHECKED,
@@ -47,28 +40,10 @@ SHARED_CHANNEL: Final = (
     "People from another organization are in this channel, or invited to it, so I don't post "
     "there. Please choose another one."
 )
-_CONVERSATIONS: Final = "conversations.info"
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"
 _MAX_NAMED: Final = 3
 _AN_ADMIN: Final = "an admin of this app"
-# Slack does not let a bot see a private channel that it is not in. It cannot post there either.
-_HIDDEN: Final = "channel_not_found"
-
-
-class _Conversation(Payload):
-    """The answer of conversations.info.
-
-    https://docs.slack.dev/reference/objects/conversation-object
-    """
-
-    is_ext_shared: bool = Field(
-        default=False, validation_alias=AliasPath("channel", "is_ext_shared")
-    )
-    is_pending_ext_shared: bool = Field(
-        default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
-    )
-    """Those who join later read what was posted before."""
 
 
 class _Standing(Enum):
@@ -96,20 +71,16 @@ class Access:
     """Decides who may ask for something, and where it may be posted.
 
     Args:
-        client: asks Slack about channels and user groups.
         installation: the workspace and the app that requests have to come from.
-        background: asks Slack while nobody waits.
         clock, timings: how long an answer of Slack's counts.
-        directory: asks Slack about people.
+        directory: asks Slack about people, channels and user groups.
         admins: the ids of those who can change a limit.
         allow_shared_channels: whether to post where other organisations read.
     """
 
     def __init__(
         self,
-        client: AsyncWebClient,
         installation: InstallationSource,
-        background: Background,
         clock: Clock,
         timings: Timings,
         *,
@@ -117,17 +88,12 @@ class Access:
         admins: frozenset[str],
         allow_shared_channels: bool,
     ) -> None:
-        self._client = client
         self.directory = directory
         self._installation = installation
         self._clock = clock
         self._timings = timings
         self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
-        max_age = timings.person_max_age
-        self._limits = MethodLimits(clock, max_age)
-        self._places = Lookups(self._look_up_channel, background, clock, max_age)
-        self._groups = UserGroups(client, background, clock, timings)
 
     # ── Where a request comes from ────────────────────────────────────────────────────────────
 
@@ -152,7 +118,8 @@ class Access:
         if sender.enterprise is not None:
             return None if sender.enterprise == installation.enterprise_id else STRANGER
         # What Slack sends with a button tells the organisation of the app, not of the person.
-        match self._standing(await self.directory.person(sender.user, self._deadline())):
+        waiting = deadline(self._timings.installation_timeout)
+        match self._standing(await self.directory.person(sender.user, waiting)):
             case _Standing.MEMBER | _Standing.GUEST:
                 return None
             # It opens a form, whose submission says the team.
@@ -167,7 +134,7 @@ class Access:
     def prepare(self, user: str, channel: str) -> None:
         """Have Slack asked what is not known yet about who asks, and where."""
         if _is_channel(channel):
-            self._places.prepare(channel)
+            self.directory.channels.prepare(channel)
         self.directory.prepare(user)
 
     async def early_refusal(
@@ -243,7 +210,7 @@ class Access:
     async def membership(self, limits: Limits, kind: str, user: str, deadline: float) -> Membership:
         """Return the user groups of a person, of those that say who may ask for a kind."""
         groups = groups_asked(limits, kind, user)
-        return await self._groups.of(user, groups, deadline) if groups else Membership()
+        return await self.directory.membership(user, groups, deadline) if groups else Membership()
 
     async def channel_refusal(self, limits: Limits, channel: str, deadline: float) -> str | None:
         """Return why limits let nobody post in a channel, in plain text."""
@@ -287,9 +254,10 @@ class Access:
         """
         if not _is_channel(channel):
             return None
-        if self._places.known(channel) is _Place.CLOSED:
-            self._places.forget(channel)  # the bot may have been invited meanwhile
-        place = await self._places.get(channel, deadline)
+        channels = self.directory.channels
+        if self._place(channels.known(channel)) is _Place.CLOSED:
+            channels.forget(channel)  # the bot may have been invited meanwhile
+        place = self._place(await channels.get(channel, deadline))
         if place is _Place.CLOSED:
             return (
                 f"I'm not in this channel. Type “/invite @{self._bot_name}” there and press the "
@@ -313,35 +281,22 @@ class Access:
             return False
         max_age = self._timings.person_max_age
         is_new = asked_at is not None and self._clock.now() - asked_at <= max_age
-        place = await self._places.fresh(channel, deadline, 2 * max_age if is_new else max_age)
+        oldest = 2 * max_age if is_new else max_age
+        place = self._place(await self.directory.channels.fresh(channel, deadline, oldest))
         return None if place is None else place is _Place.SHARED
 
     @property
     def asks_again_at(self) -> datetime | None:
         """Until when Slack lets the bot ask about no channel; None if it may ask."""
-        return self._limits.until(_CONVERSATIONS)
+        return self.directory.limits.until(CONVERSATIONS)
 
-    async def _look_up_channel(self, channel: str) -> _Place | None:
-        if self._limits.until(_CONVERSATIONS) is not None:
+    def _place(self, found: Channel | None) -> _Place | None:
+        if found is None:
             return None
-        try:
-            async with translated(self._timings.call_timeout):
-                answer = await self._client.conversations_info(channel=channel)
-                found = _Conversation.model_validate(answer.data)
-                is_shared = found.is_ext_shared or found.is_pending_ext_shared
-                return _Place.SHARED if is_shared else _Place.OPEN
-        except Refused as error:
-            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != NO_SCOPE:
-                # The workspace refuses the app: that says nothing about the channel.
-                paused = Unavailable(error.reason, retry_after=self._timings.pause)
-                self._limits.note(_CONVERSATIONS, paused)
-                return None
-            if error.code == _HIDDEN:
-                return _Place.CLOSED if self._sees_private_channels else _Place.OPEN
-            return _Place.OPEN if error.code == NO_SCOPE else None
-        except OutsideError as error:
-            self._limits.note(_CONVERSATIONS, error)
-            return None
+        if found.error == HIDDEN:
+            return _Place.CLOSED if self._sees_private_channels else _Place.OPEN
+        is_shared = found.is_ext_shared or found.is_pending_ext_shared
+        return _Place.SHARED if is_shared else _Place.OPEN
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the token is known to have a scope."""
@@ -357,10 +312,6 @@ class Access:
     def _bot_name(self) -> str:
         installation = self._installation.current
         return (installation.bot_name if installation else "") or _DEFAULT_BOT_NAME
-
-    def _deadline(self) -> float:
-        loop = asyncio.get_running_loop()
-        return loop.time() + self._timings.installation_timeout.total_seconds()
 
 
 def _is_named(limits: Limits, kind: str, user: str) -> bool:

@@ -1,6 +1,5 @@
 """What listeners share: the bot's parts, opening views, and private answers."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock
+from bot.clock import Clock, deadline
 from bot.errors import Outages, OutsideError, Refused, Unavailable
 from bot.kinds import Kind
 from bot.log import reference
@@ -24,7 +23,6 @@ from bot.model import Job, State
 from bot.service.client import VideoService
 from bot.slack.access import Access
 from bot.slack.client import webhook_client
-from bot.slack.directory import Background
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
@@ -32,6 +30,7 @@ from bot.slack.views.blocks import Json, Message, context, mrkdwn, plain, sectio
 from bot.slack.views.limits import left_sentences
 from bot.slack.views.presenters import CONTACT_OPERATOR, Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
+from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -155,7 +154,7 @@ class HandlerContext:
     presenters: Presenters
     client: AsyncWebClient
     session: aiohttp.ClientSession
-    background: Background
+    background: BackgroundTasks
     clock: Clock
     timings: Timings
     admins: frozenset[str]
@@ -188,8 +187,7 @@ class HandlerContext:
 
     def service_deadline(self) -> float:
         """Return until when an answer may wait for the service, by the event loop's clock."""
-        loop = asyncio.get_running_loop()
-        return loop.time() + self.timings.service_deadline.total_seconds()
+        return deadline(self.timings.service_deadline)
 
     async def open_form(
         self, kind: str, user: str, channel: str, trigger_id: str, view: Json
@@ -206,10 +204,10 @@ class HandlerContext:
             trigger_id: of the command, the button or the shortcut.
             view: the form.
         """
-        deadline = asyncio.get_running_loop().time() + self.timings.person_timeout.total_seconds()
+        until = deadline(self.timings.person_timeout)
         self.access.prepare(user, channel)
         limits, left = self.store.limits.current, self.store.limits.left(user, self.clock.now())
-        refusal = await self.access.early_refusal(limits, kind, user, channel, deadline)
+        refusal = await self.access.early_refusal(limits, kind, user, channel, until)
         if refusal is None:
             return await self.open_view(trigger_id, with_left(view, left_sentences(left)))
         return refusal

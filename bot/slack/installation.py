@@ -13,11 +13,11 @@ from bot.clock import Clock
 from bot.errors import Outage, Outages, OutsideError, Refused
 from bot.model import Installation
 from bot.slack.client import SlackCalls
-from bot.slack.directory import Background
 from bot.slack.errors import translated
 from bot.slack.payloads import Payload
 from bot.slack.scopes import granted_scopes
 from bot.store import DatabaseError, Store
+from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class InstallationSource:
         client: AsyncWebClient,
         calls: SlackCalls,
         store: Store,
-        background: Background,
+        background: BackgroundTasks,
         *,
         command_prefix: str,
         clock: Clock,
@@ -175,11 +175,9 @@ class InstallationSource:
         if not self._learned:
             self.learn()
         if self._current is None and self._learning is not None:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timings.installation_timeout.total_seconds()):
                     await self._learning.wait()
-            except TimeoutError:
-                pass
         return self._current
 
     def learn(self) -> None:
