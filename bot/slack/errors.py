@@ -128,29 +128,21 @@ async def translated(time_limit: timedelta, outages: Outages | None = None) -> A
         Uncertain: it may have been done.
     """
     try:
-        async with _translated(time_limit):
-            yield
-    except OutsideError as error:
-        if outages is not None and error.cause:
-            outages.failed(error.cause)
-        elif outages is not None and isinstance(error, Refused):
-            outages.answered()
-        raise
-    if outages is not None:
-        outages.answered()
-
-
-@asynccontextmanager
-async def _translated(time_limit: timedelta) -> AsyncIterator[None]:
-    try:
         async with asyncio.timeout(time_limit.total_seconds()):
             yield
     except Exception as error:
-        failure = outside_error(error)
-        if failure is None:
+        failure = error if isinstance(error, OutsideError) else outside_error(error)
+        if outages is not None and failure is not None:
+            if failure.cause:
+                outages.failed(failure.cause)
+            elif isinstance(failure, Refused):
+                outages.answered()
+        if failure is None or failure is error:
             raise
         # The text of Slack's error may quote what people wrote: it must not get into a traceback.
         raise failure from (None if isinstance(error, SlackApiError) else error)
+    if outages is not None:
+        outages.answered()
 
 
 def outside_error(error: Exception) -> OutsideError | None:
