@@ -31,7 +31,12 @@ def without_surrogates(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(without_surrogates)]
-_LIST_OR_NOTHING: Final = BeforeValidator(lambda value: value if isinstance(value, list) else [])
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 # Nothing depends on it: what is no text is left out.
 Lenient = Annotated[Text, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
 """A text that can be stored and sent."""
@@ -284,7 +289,7 @@ class ShortcutPayload(_OfMessage):
     response_url: Text | None = None
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     text: Text = Field(default="", validation_alias=AliasPath("message", "text"))
-    files: Annotated[list[Any], _LIST_OR_NOTHING] = Field(
+    files: Annotated[list[Any], BeforeValidator(_list)] = Field(
         default_factory=list, validation_alias=AliasPath("message", "files")
     )
 
@@ -392,19 +397,10 @@ class OptionsRequest(Payload):
 
 
 def _value(element: dict[str, Any]) -> str:
-    for field in ("value", "selected_conversation"):
-        if isinstance(value := element.get(field), str):
-            return value
-    for field in ("selected_users", "selected_conversations"):
-        if isinstance(ids := element.get(field), list):
-            return " ".join(each for each in ids if isinstance(each, str))
-    if isinstance(options := element.get("selected_options"), list):
-        values = [each.get("value") for each in options if isinstance(each, dict)]
-        return " ".join(value for value in values if isinstance(value, str))
-    if isinstance(files := element.get("files"), list):
-        ids = [each.get("id") for each in files if isinstance(each, dict)]
-        return next((each for each in ids if isinstance(each, str)), "")
-    option = element.get("selected_option")
-    if isinstance(option, dict) and isinstance(value := option.get("value"), str):
-        return value
-    return ""
+    """Return what was entered or chosen in an element: it has one of these."""
+    texts = [element.get(name) for name in ("value", "selected_conversation")]
+    texts += _list(element.get("selected_users")) + _list(element.get("selected_conversations"))
+    chosen = [element.get("selected_option"), *_list(element.get("selected_options"))]
+    chosen += _list(element.get("files"))
+    texts += [each.get("value", each.get("id")) for each in chosen if isinstance(each, dict)]
+    return " ".join(text for text in texts if isinstance(text, str))
