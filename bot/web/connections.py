@@ -11,8 +11,8 @@ memory of all unfinished requests together. tests/web/test_connections.py fails 
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from http import HTTPStatus
@@ -20,16 +20,12 @@ from typing import Final
 
 from aiohttp import StreamReader, hdrs, web
 
-if sys.platform != "win32":
-    import resource
-
 _LOG: Final = logging.getLogger(__name__)
 
 # Longer than proxies keep an idle connection (usually a minute), so that they close it first.
 _KEEP_ALIVE_S: Final = 75.0
 # The limit on open files that the process asks for. Half of them may be connections.
 _MAX_OPEN_FILES: Final = 4096
-_MAX_OPEN_FILES_ON_WINDOWS: Final = 1000
 _BACKLOG: Final = 128
 # Slack and the proxy in front send about 20. Small headers take 50 times their size in memory.
 _MAX_HEADERS: Final = 64
@@ -338,8 +334,6 @@ def _allowed_open_files() -> int:
 
     Systems start a process with a low limit that it may raise itself.
     """
-    if sys.platform == "win32":
-        return _MAX_OPEN_FILES_ON_WINDOWS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
