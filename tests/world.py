@@ -169,8 +169,9 @@ class World(HasDatabase):
         """Wait for the checks of the start, and forget the harmless read: it is in no story."""
         with contextlib.suppress(TimeoutError):  # of a side that does not answer
             async with asyncio.timeout(_MAX_START_CHECK_S):
-                await self.bot._background.settled()
-                await self.bot._service_check.settled()
+                background, *_, service_check = self.bot._settling[len(self.bot._workers) :]
+                await background.settled()
+                await service_check.settled()
         requests = self.service.requests
         requests[before:] = [each for each in requests[before:] if each.path != _START_CHECK]
 

@@ -65,9 +65,12 @@ class Answerable(Protocol):
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
     """Acknowledge a command with a message that only this user sees."""
-    if isinstance(message, str):
-        message = Message(message, ())
+    message = _message(message)
     await ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
+
+
+def _message(said: Message | str) -> Message:
+    return Message(said, ()) if isinstance(said, str) else said
 
 
 def with_reference(text: str, code: str) -> str:
@@ -238,8 +241,6 @@ class HandlerContext:
         Slack accepts it at the request's ``response_url`` for 30 minutes. A global shortcut and a
         click in Home have none: there a modal shows it. For a click in a modal nothing is sent.
         """
-        if isinstance(message, str):
-            message = Message(message, ())
         if request.response_url is not None:
             self.background.spawn(
                 self._respond(request.response_url, message, request.reply_thread_ts)
@@ -249,8 +250,7 @@ class HandlerContext:
 
     async def show_notice(self, trigger_id: str, message: Message | str) -> None:
         """Show a message in a modal, for a request that no message can answer."""
-        if isinstance(message, str):
-            message = Message(message, ())
+        message = _message(message)
         shown: Json = {
             "type": "modal",
             "title": plain("Replica Videos", _MAX_TITLE),
@@ -284,12 +284,10 @@ class HandlerContext:
     async def _respond(
         self, response_url: str, message: Message | str, thread_ts: str | None = None
     ) -> None:
-        if isinstance(message, str):
-            message = Message(message, ())
         answer: Json = {"response_type": "ephemeral", "replace_original": False}
         if thread_ts is not None:  # else it is shown in the channel
             answer["thread_ts"] = thread_ts
-        await self._send(response_url, message, answer)
+        await self._send(response_url, _message(message), answer)
 
     async def replace_original(self, response_url: str, message: Message) -> None:
         """Replace the message that was clicked.
