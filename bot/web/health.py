@@ -246,21 +246,18 @@ class Readiness:
     def _slack_check(self) -> Check:
         slack = self._slack
         seen = {"last_success": _shown(slack.last_answer)}
-        if slack.is_uninstalled:
-            reason = "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN"
-            return Check(ok=False, reason=reason, details=seen, stops=True)
-        if slack.token_refusal:
-            reason = (
-                f"Slack refuses SLACK_BOT_TOKEN ({slack.token_refusal}): install the app again and "
-                "copy its Bot User OAuth Token"
-            )
-            return Check(ok=False, reason=reason, details=seen, stops=True)
-        if slack.is_of_other_team:
-            reason = (
-                "SLACK_BOT_TOKEN belongs to another workspace than the database: use that "
-                "workspace's token, or another database"
-            )
-            return Check(ok=False, reason=reason, details=seen, stops=True)
+        reasons = {
+            "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN": (
+                slack.is_uninstalled
+            ),
+            f"Slack refuses SLACK_BOT_TOKEN ({slack.token_refusal}): install the app again and "
+            "copy its Bot User OAuth Token": bool(slack.token_refusal),
+            "SLACK_BOT_TOKEN belongs to another workspace than the database: use that "
+            "workspace's token, or another database": slack.is_of_other_team,
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                return Check(ok=False, reason=reason, details=seen, stops=True)
         if slack.outage is not None:
             return self._out("Slack", "SLACK_API_URL", slack.outage, seen)
         return Check(ok=True, details=seen)
