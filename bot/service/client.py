@@ -166,10 +166,6 @@ def _is_other(call: Call, before: Call) -> bool:
     return not set(call.own) & set(before.own)
 
 
-def _unchanged(answer: Any) -> Any:  # noqa: ANN401 - any JSON
-    return answer
-
-
 class VideoService:
     """Creates and reads what the service makes.
 
@@ -228,7 +224,7 @@ class VideoService:
         """By path, creates that went wrong since the last one that did not."""
 
     async def create(
-        self, call: Call, body: Mapping[str, str], read: Callable[[Any], _T] = _unchanged
+        self, call: Call, body: Mapping[str, str], read: Callable[[Any], _T] = lambda answer: answer
     ) -> _T:
         """POST ``body`` and return what ``read`` makes of the answer; only within ``admission``.
 
@@ -378,10 +374,6 @@ class VideoService:
         """Return whether no create call to ``path`` is tried now because the service is down."""
         gate = self._creates
         return any(gate.is_shut(Failure.SERVICE_DOWN, whom) for whom in (EVERYBODY, path))
-
-    def is_tried(self, path: str) -> bool:
-        """Return whether one create call to ``path`` is made now, to find out if that works."""
-        return bool(self._down(path))
 
     def next_try(self, path: str) -> datetime | None:
         """Return when a create call is tried, where calls to ``path`` fail; None if they do not."""

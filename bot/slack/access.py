@@ -6,7 +6,6 @@ from typing import Final
 
 from bot.clock import Clock, deadline
 from bot.slack.directory import (
-    CONVERSATIONS,
     HIDDEN,
     NO_SCOPE,
     NOT_OURS,
@@ -119,7 +118,7 @@ class Access:
             return None if sender.enterprise == installation.enterprise_id else STRANGER
         # What Slack sends with a button tells the organisation of the app, not of the person.
         waiting = deadline(self._timings.installation_timeout)
-        match self._standing(await self.directory.person(sender.user, waiting)):
+        match self._standing(await self.directory.people.get(sender.user, waiting)):
             case _Standing.MEMBER | _Standing.GUEST:
                 return None
             # It opens a form, whose submission says the team.
@@ -135,7 +134,7 @@ class Access:
         """Have Slack asked what is not known yet about who asks, and where."""
         if _is_channel(channel):
             self.directory.channels.prepare(channel)
-        self.directory.prepare(user)
+        self.directory.people.prepare(user)
 
     async def early_refusal(
         self, limits: Limits, kind: str, user: str, channel: str, deadline: float
@@ -147,7 +146,9 @@ class Access:
         submitted.
         """
         if not _is_named(limits, kind, user):
-            person = self.directory.known(user) or await self.directory.person(user, deadline)
+            person = self.directory.people.known(user) or await self.directory.people.get(
+                user, deadline
+            )
             standing = self._standing(person)
             if refusal := self._refusal(standing or _Standing.UNKNOWN):
                 return refusal
@@ -170,14 +171,14 @@ class Access:
         """
         if _is_named(limits, kind, user):
             return None
-        standing = self._standing(await self.directory.person(user, deadline))
+        standing = self._standing(await self.directory.people.get(user, deadline))
         if standing is None:
             return NOT_CHECKED
         return self._refusal(standing)
 
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
-        person = self.directory.known(user)
+        person = self.directory.people.known(user)
         return person.zone if person is not None else None
 
     @staticmethod
@@ -284,11 +285,6 @@ class Access:
         oldest = 2 * max_age if is_new else max_age
         place = self._place(await self.directory.channels.fresh(channel, deadline, oldest))
         return None if place is None else place is _Place.SHARED
-
-    @property
-    def asks_again_at(self) -> datetime | None:
-        """Until when Slack lets the bot ask about no channel; None if it may ask."""
-        return self.directory.limits.until(CONVERSATIONS)
 
     def _place(self, found: Channel | None) -> _Place | None:
         if found is None:

@@ -187,21 +187,9 @@ class Directory:
         self._timings = timings
         max_age = timings.person_max_age
         self.limits = MethodLimits(clock, max_age)
-        self._people = Lookups(self._look_up_person, background, clock, max_age)
+        self.people = Lookups(self._look_up_person, background, clock, max_age)
         self.channels = Lookups(self._look_up_channel, background, clock, max_age)
         self._members = Lookups(self._look_up_group, background, clock, max_age)
-
-    def prepare(self, user: str) -> None:
-        """Have Slack asked about a person of whom nothing fresh is known."""
-        self._people.prepare(user)
-
-    def known(self, user: str) -> Person | None:
-        """Return what Slack said last about a person, without asking."""
-        return self._people.known(user)
-
-    async def person(self, user: str, deadline: float) -> Person | None:
-        """Return what Slack says about a person, or at the deadline the last it said, if any."""
-        return await self._people.get(user, deadline)
 
     async def names(self, ids: Iterable[str], deadline: float) -> dict[str, str]:
         """Return the names of those people and channels whose names are known by the deadline."""
@@ -214,7 +202,7 @@ class Directory:
         if mentioned.startswith(("C", "G")):
             found = await self.channels.get(mentioned, deadline)
         else:
-            found = await self._people.get(mentioned, deadline, self._timings.name_max_age)
+            found = await self.people.get(mentioned, deadline, self._timings.name_max_age)
         return None if found is None else found.name
 
     async def membership(self, user: str, groups: Iterable[str], deadline: float) -> Membership:

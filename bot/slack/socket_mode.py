@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -75,7 +75,6 @@ class SocketMode:
         self._current: _Connection | None = None
         self._connections: set[_Connection] = set()
         self._receivers = BackgroundTasks()
-        self._answers = BackgroundTasks()
         self.last_received_at: datetime | None = None
         """When the last message of Slack came, if only a ping."""
 
@@ -110,8 +109,8 @@ class SocketMode:
     async def stop(self, timeout: timedelta) -> None:  # noqa: ASYNC109 - closes them at the end
         """Take no more envelopes, answer those that came for at most ``timeout``, and close."""
         await self._receivers.stop(timedelta(0))
-        await self._answers.stop(timeout)
-        await asyncio.gather(*(each.close() for each in tuple(self._connections)))
+        await asyncio.gather(*(each.answers.stop(timeout) for each in self._connections))
+        await asyncio.gather(*(each.close() for each in self._connections))
         self._connections.clear()
 
     async def _connect(self) -> "_Connection":
@@ -199,7 +198,7 @@ class SocketMode:
 
     async def _retire(self, connection: "_Connection") -> None:
         """Close a connection that was replaced, once its envelopes are answered."""
-        await connection.idle()
+        await connection.answers.settled()
         await connection.close()
         self._connections.discard(connection)
 
@@ -207,11 +206,11 @@ class SocketMode:
         self.last_received_at = self._clock.now()
 
     def _take(self, connection: "_Connection", request: SocketModeRequest) -> None:
-        self._answers.spawn(self._answer(connection, request))
+        connection.answers.spawn(self._answer(connection, request))
 
     async def _answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
         began = time.perf_counter()
-        with self._priority.request(), connection.answering():
+        with self._priority.request():
             try:
                 await connection.handler.handle(connection.handler.client, request)
             except ConnectionError:
@@ -236,14 +235,13 @@ class _Connection:
         """Set when another connection is needed: Slack says so, or this one has ended."""
         self.reason = ""
         """Slack's reason to end it, if it said one."""
+        self.answers = BackgroundTasks()
+        """To its envelopes."""
         self._socket = socket
         self._take = take
         self._note_received = note_received
         self._is_greeted = False
         self._greeted_or_ended = asyncio.Event()
-        self._in_progress = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     @property
     def is_open(self) -> bool:
@@ -280,22 +278,6 @@ class _Connection:
         await self._greeted_or_ended.wait()
         if not self._is_greeted:
             raise Unavailable("Slack said no hello.", cause=self.reason or self.cause)
-
-    @contextlib.contextmanager
-    def answering(self) -> Iterator[None]:
-        """Answer an envelope meanwhile."""
-        self._in_progress += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._in_progress -= 1
-            if not self._in_progress:
-                self._idle.set()
-
-    async def idle(self) -> None:
-        """Wait until no envelope is being answered."""
-        await self._idle.wait()
 
     async def close(self) -> None:
         """Close it, in little more than a second."""

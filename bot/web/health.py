@@ -245,21 +245,21 @@ class Readiness:
 
     def _slack_check(self) -> Check:
         slack = self._slack
-        seen = {"last_success": _shown(slack.last_answer)}
+        seen = {"last_success": _shown(slack.calls.outages.last_answer)}
         reasons = {
             "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN": (
                 slack.is_uninstalled
             ),
-            f"Slack refuses SLACK_BOT_TOKEN ({slack.token_refusal}): install the app again and "
-            "copy its Bot User OAuth Token": bool(slack.token_refusal),
+            f"Slack refuses SLACK_BOT_TOKEN ({slack.calls.refusal}): install the app again and "
+            "copy its Bot User OAuth Token": bool(slack.calls.refusal),
             "SLACK_BOT_TOKEN belongs to another workspace than the database: use that "
             "workspace's token, or another database": slack.is_of_other_team,
         }
         for reason, holds in reasons.items():
             if holds:
                 return Check(ok=False, reason=reason, details=seen, stops=True)
-        if slack.outage is not None:
-            return self._out("Slack", "SLACK_API_URL", slack.outage, seen)
+        if (outage := slack.calls.outages.current) is not None:
+            return self._out("Slack", "SLACK_API_URL", outage, seen)
         return Check(ok=True, details=seen)
 
     async def _service_status(self) -> Check:
@@ -339,7 +339,7 @@ class Readiness:
         slack = self._slack
         return {
             "uninstalled": slack.is_uninstalled,
-            "slack_token": bool(slack.token_refusal),
+            "slack_token": bool(slack.calls.refusal),
             **{f"service_{name}": closed for name, closed in self._service_gates().items()},
         }
 

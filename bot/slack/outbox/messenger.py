@@ -19,6 +19,7 @@ from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.service.media import VideoSource
 from bot.slack.access import Access
+from bot.slack.directory import CONVERSATIONS
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.outbox import Outbox
@@ -196,7 +197,9 @@ class Messenger(Outbox):
 
     async def _post(self, outgoing: Outgoing) -> None:
         delivery = placed(outgoing)
-        if covering(delivery) != covering(outgoing.delivery) and self._is_limited(delivery):
+        if covering(delivery) != covering(outgoing.delivery) and (
+            covering(delivery) in self._limits.current()
+        ):
             await self._release(delivery, self._clock.now())  # it is claimed under the limit
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
@@ -449,7 +452,7 @@ class Messenger(Outbox):
         is_read_outside = await self._access.is_read_outside(delivery.channel, asked_at, latest)
         if is_read_outside is not None:
             return is_read_outside
-        if (until := self._access.asks_again_at) is not None:
+        if (until := self._access.directory.limits.until(CONVERSATIONS)) is not None:
             await self._release(delivery, until)
         elif delivery.failures < _MAX_OPENINGS or self._outages.current is not None:
             await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
@@ -482,9 +485,6 @@ class Messenger(Outbox):
         if outgoing.delivery.role is Role.REPLY:
             delay = now - (job.ended_at or now)
             self._metrics.replied(job.kind, job.state.value, now - job.created_at, delay)
-
-    def _is_limited(self, delivery: Delivery) -> bool:
-        return covering(delivery) in self._limits.current()
 
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         """Return what a delivery says now, in the form that Slack has not refused yet."""
