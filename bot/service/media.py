@@ -10,23 +10,21 @@ it is, where it is listed.
 import asyncio
 import os
 import socket
-import ssl
 import struct
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from errno import EACCES
 from http import HTTPStatus
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import IO, Any, Final, TypeAlias
 
 import aiohttp
 import httpx
-from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.links import is_public
+from bot.service.client import http_client
 from bot.service.errors import translated
 from bot.setting_values import is_loopback
 
@@ -134,21 +132,8 @@ def _client(
             raise _AddressRefused(EACCES, "its host has no public address")
         return socket.socket(family, kind, protocol)
 
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True, socket_factory=open_socket),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        proxy=proxy,
-    )
-    # Not used: see bot/service/client.py.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx.AsyncClient(
-        transport=AiohttpTransport(client=session, verify=context),
-        headers={"accept": "video/mp4", "accept-encoding": "identity"},
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        follow_redirects=False,
-        timeout=None,  # noqa: S113 - the caller limits the whole
-        trust_env=False,
-    )
+    connector = aiohttp.TCPConnector(force_close=True, socket_factory=open_socket)
+    return http_client(connector, proxy, accept="video/mp4")
 
 
 @contextmanager

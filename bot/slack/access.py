@@ -55,6 +55,9 @@ class _Standing(Enum):
     """Slack does not let us ask."""
 
 
+_REFUSALS: Final = {_Standing.GUEST: GUEST, _Standing.STRANGER: STRANGER}
+
+
 class _Place(Enum):
     """What a channel is to the bot."""
 
@@ -150,7 +153,7 @@ class Access:
                 user, deadline
             )
             standing = self._standing(person)
-            if refusal := self._refusal(standing or _Standing.UNKNOWN):
+            if refusal := _REFUSALS.get(standing or _Standing.UNKNOWN):
                 return refusal
         if not limits.allows_channel(channel):
             allowed = [f"<#{each}>" for each in sorted(limits.channels)[:_MAX_NAMED]]
@@ -174,21 +177,12 @@ class Access:
         standing = self._standing(await self.directory.people.get(user, deadline))
         if standing is None:
             return NOT_CHECKED
-        return self._refusal(standing)
+        return _REFUSALS.get(standing)
 
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
         person = self.directory.people.known(user)
         return person.zone if person is not None else None
-
-    @staticmethod
-    def _refusal(standing: _Standing) -> str | None:
-        match standing:
-            case _Standing.GUEST:
-                return GUEST
-            case _Standing.STRANGER:
-                return STRANGER
-        return None
 
     def _standing(self, person: Person | None) -> _Standing | None:
         """Return what a person is in the workspace; None if nothing is known of them."""

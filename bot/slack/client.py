@@ -54,13 +54,11 @@ class SlackCalls:
     @contextlib.contextmanager
     def observed(self, method: str) -> Iterator[None]:
         """Observe a call of ``method``, and raise what it raises."""
-        with self._metrics.call("slack", method) as call:
+        with self._metrics.call("slack", method, outside_error):
             try:
                 yield
             except Exception as error:
-                failure = outside_error(error)
-                call.failed(failure or error)
-                self._note(method, failure)
+                self._note(method, outside_error(error))
                 raise
             self._note(method, None)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
@@ -26,6 +26,7 @@ from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
+from bot.slack.payloads import BlockAction, Origin, ShortcutPayload
 from bot.slack.views.blocks import Json, Message, context, mrkdwn, plain, section
 from bot.slack.views.limits import left_sentences
 from bot.slack.views.presenters import CONTACT_OPERATOR, Presenter, Presenters
@@ -41,26 +42,8 @@ _MAX_TITLE: Final = 24
 _RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
 _MAX_FAILURES: Final = 5
 _LEFT: Final = "left"
-
-
-class Answerable(Protocol):
-    """A request of a person that can be answered privately."""
-
-    @property
-    def response_url(self) -> str | None:
-        """Where Slack accepts a message, if it does."""
-
-    @property
-    def trigger_id(self) -> str:
-        """What opens a modal, for three seconds."""
-
-    @property
-    def is_outside_conversations(self) -> bool:
-        """Whether it comes from no conversation, so that a modal has to show the answer."""
-
-    @property
-    def reply_thread_ts(self) -> str | None:
-        """The thread in which the answer is seen, if that is not the channel."""
+Answerable: TypeAlias = Origin | BlockAction | ShortcutPayload
+"""A request of a person that can be answered privately."""
 
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:

@@ -9,7 +9,7 @@ were seen.
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from enum import StrEnum
 from http import HTTPStatus
@@ -145,7 +145,7 @@ async def translated(time_limit: timedelta, outages: Outages | None = None) -> A
         outages.answered()
 
 
-def outside_error(error: Exception) -> OutsideError | None:
+def outside_error(error: BaseException) -> OutsideError | None:
     """Return what an exception of a call to Slack means; None if it is not about the call."""
     match error:
         case SlackApiError():
@@ -181,11 +181,7 @@ def _failure(error: SlackApiError) -> OutsideError:
 
 
 def _retry_after(response: object) -> timedelta | None:
-    headers = getattr(response, "headers", {})
-    for name, value in headers.items():
-        if name.lower() == "retry-after":
-            try:
-                return timedelta(seconds=max(0, int(value)))
-            except (ValueError, OverflowError):
-                return None
+    named = {name.lower(): value for name, value in getattr(response, "headers", {}).items()}
+    with suppress(KeyError, ValueError, OverflowError):
+        return timedelta(seconds=max(0, int(named["retry-after"])))
     return None
