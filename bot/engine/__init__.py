@@ -62,9 +62,12 @@ class Engine:
         free_creates, free_others = _free(held)
         # Half of what may begin: what was begun is finished at the same pace.
         creates = min(free_creates, -(-limit // 2))
-        runtime, down = self._runtime, self._down()
+        runtime = self._runtime
+        kinds = runtime.kinds.values()
+        # The service creates none of these now.
+        down = [each.name for each in kinds if runtime.service.is_down(each.path)]
         now = runtime.clock.now()
-        if any(runtime.service.next_try(kind.path) for kind in runtime.kinds.values()):
+        if any(runtime.service.next_try(kind.path) for kind in kinds):
             creates = min(creates, _MAX_TO_TRY)
         claimed = await runtime.store.jobs.claim(
             now,
@@ -101,11 +104,6 @@ class Engine:
                 await poll_job(self._runtime, job)
             case State.SUCCEEDED | State.FAILED:
                 await reconcile_ended(self._runtime, job)
-
-    def _down(self) -> list[str]:
-        """Return the kinds that the service creates none of now."""
-        runtime = self._runtime
-        return [each.name for each in runtime.kinds.values() if runtime.service.is_down(each.path)]
 
     async def hasten(self, failures: Collection[Failure]) -> None:
         """Try the jobs again soon whose calls failed, or that ``failures`` held back."""

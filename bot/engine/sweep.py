@@ -47,20 +47,16 @@ class Sweep:
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            await self._sweep()
-
-    async def _sweep(self) -> None:
-        """Sweep once, and wait until it is time for the next."""
-        now = self._clock.now()
-        await self._wake_far_future(now)
-        if self._is_erasing_due(now):
-            await self._erase(now)
-        if self._tries_to_compact:
-            await self._compact()
-        self._waiting.set()
-        # Only one wait: it ends within half a minute, also where the clock is set back.
-        await self._clock.wait(asyncio.Event(), now + self._timings.sweep_interval)
-        self._waiting.clear()
+            now = self._clock.now()
+            await self._wake_far_future(now)
+            if self._is_erasing_due(now):
+                await self._erase(now)
+            if self._tries_to_compact:
+                await self._compact()
+            self._waiting.set()
+            # Only one wait: it ends within half a minute, also where the clock is set back.
+            await self._clock.wait(asyncio.Event(), now + self._timings.sweep_interval)
+            self._waiting.clear()
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""

@@ -24,7 +24,7 @@ from bot.log import reference, word
 from bot.masking import MASKED
 from bot.metrics import Metrics
 from bot.model import Job, Snapshot, Verdict
-from bot.service.errors import reason_in, shown
+from bot.service.errors import chain, reason_in, shown
 
 _PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
 # In characters. Longer texts are cut.
@@ -257,11 +257,11 @@ class DriftLog:
 
     @contextlib.contextmanager
     def watching(self, kind: Kind) -> Iterator[None]:
-        """Note an answer that cannot be read, and raise what it leads to."""
+        """Note an answer that cannot be read, or is no JSON, and raise what it leads to."""
         try:
             yield
         except (OutsideError, Unreadable) as error:
-            if isinstance(error, Unreadable) or _is_unreadable(error):
+            if any(isinstance(each, ValueError | RecursionError) for each in chain(error)):
                 self.note(kind.name, Drift(DriftType.UNREADABLE))
             raise
 
@@ -275,13 +275,3 @@ class DriftLog:
         # A further field does no harm.
         level = logging.INFO if drift.type is DriftType.NEW_FIELD else logging.WARNING
         _LOG.log(level, _EVENTS[drift.type], extra={"kind": kind, about: drift.field})
-
-
-def _is_unreadable(error: BaseException) -> bool:
-    """Return whether an answer came that is no JSON."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, ValueError | RecursionError):
-            return True
-        found = found.__cause__
-    return False

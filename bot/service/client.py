@@ -529,20 +529,13 @@ class VideoService:
         )
         try:
             yield
-        except (Refused, Held):
-            raise
-        except Unavailable as error:
+        except (OutsideError, ValueError) as error:
             # An answer that it was not done is one; a service that was not reached gave none.
-            if not error.cause.startswith(HTTP):
-                self._note_trouble(call, error)
-            raise
-        except Uncertain as error:
-            self._note_trouble(call, error)
-            raise
-        except ValueError:
-            self._note_trouble(
-                call, Unavailable("The video service's answer could not be read.", cause="broken")
+            is_answer = isinstance(error, Refused | Held) or (
+                isinstance(error, Unavailable) and error.cause.startswith(HTTP)
             )
+            if not is_answer:
+                self._note_trouble(call, error if isinstance(error, OutsideError) else _UNREADABLE)
             raise
         finally:
             watch.cancel()

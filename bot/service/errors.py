@@ -50,7 +50,7 @@ def http_cause(status: int) -> str:
 
 def cause_of(error: BaseException) -> str:
     """Return ``dns``, ``refused``, ``tls`` or ``timeout``; ``broken`` for everything else."""
-    for each in _chain(error):
+    for each in chain(error):
         for listed, cause in _CAUSES.items():
             if isinstance(each, listed):
                 return cause
@@ -66,7 +66,7 @@ def clause_of(cause: str, timeout: timedelta) -> str:
     return _CLAUSES.get(cause, "")
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what it comes from: aiohttp's come from those of the system."""
     found: BaseException | None = error
     while found is not None:

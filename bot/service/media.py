@@ -25,7 +25,7 @@ import httpx
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.links import is_public
 from bot.service.client import http_client
-from bot.service.errors import translated
+from bot.service.errors import chain, translated
 from bot.setting_values import is_loopback
 
 _MAX_REDIRECTS: Final = 3
@@ -147,11 +147,8 @@ def _translated() -> Iterator[None]:
     except OutsideError as error:
         if not error.cause:
             raise
-        found: BaseException | None = error
-        while found is not None:
-            if isinstance(found, _AddressRefused):
-                raise Refused("its host has no public address", code="address") from error
-            found = found.__cause__
+        if any(isinstance(each, _AddressRefused) for each in chain(error)):
+            raise Refused("its host has no public address", code="address") from error
         raise Unavailable(f"its host does not answer ({error.cause})", cause=error.cause) from error
 
 

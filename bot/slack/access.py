@@ -58,17 +58,6 @@ class _Standing(Enum):
 _REFUSALS: Final = {_Standing.GUEST: GUEST, _Standing.STRANGER: STRANGER}
 
 
-class _Place(Enum):
-    """What a channel is to the bot."""
-
-    OPEN = "open"
-    """It can post there, or Slack does not let it find out."""
-    SHARED = "shared"
-    """People of other organisations read it, or may soon."""
-    CLOSED = "closed"
-    """A private channel that the bot is not in."""
-
-
 class Access:
     """Decides who may ask for something, and where it may be posted.
 
@@ -250,19 +239,19 @@ class Access:
         if not _is_channel(channel):
             return None
         channels = self.directory.channels
-        if self._place(channels.known(channel)) is _Place.CLOSED:
+        if self._is_closed(channels.known(channel)):
             channels.forget(channel)  # the bot may have been invited meanwhile
-        place = self._place(await channels.get(channel, deadline))
-        if place is _Place.CLOSED:
+        found = await channels.get(channel, deadline)
+        if self._is_closed(found):
             return (
                 f"I'm not in this channel. Type “/invite @{self._bot_name}” there and press the "
                 "button again, or choose another place."
             )
         if self._allow_shared_channels:
             return None
-        if place is None:
+        if found is None:
             return "I couldn't check with Slack who reads this channel. Please try again."
-        return SHARED_CHANNEL if place is _Place.SHARED else None
+        return SHARED_CHANNEL if found.is_read_outside else None
 
     async def is_read_outside(
         self, channel: str, asked_at: datetime | None, deadline: float
@@ -277,26 +266,20 @@ class Access:
         max_age = self._timings.person_max_age
         is_new = asked_at is not None and self._clock.now() - asked_at <= max_age
         oldest = 2 * max_age if is_new else max_age
-        place = self._place(await self.directory.channels.fresh(channel, deadline, oldest))
-        return None if place is None else place is _Place.SHARED
-
-    def _place(self, found: Channel | None) -> _Place | None:
-        if found is None:
-            return None
-        if found.error == HIDDEN:
-            return _Place.CLOSED if self._sees_private_channels else _Place.OPEN
-        is_shared = found.is_ext_shared or found.is_pending_ext_shared
-        return _Place.SHARED if is_shared else _Place.OPEN
+        found = await self.directory.channels.fresh(channel, deadline, oldest)
+        return None if found is None else found.is_read_outside
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the token is known to have a scope."""
         installation = self._installation.current
         return installation is not None and scope in (installation.scopes or ())
 
-    @property
-    def _sees_private_channels(self) -> bool:
-        """Whether Slack hides from the bot only the private channels that it is not in."""
-        return self.has_scope("groups:read")
+    def _is_closed(self, channel: Channel | None) -> bool:
+        """Return whether a channel is known to be a private one that the bot is not in.
+
+        With the scope, Slack hides no others from it.
+        """
+        return channel is not None and channel.error == HIDDEN and self.has_scope("groups:read")
 
     @property
     def _bot_name(self) -> str:

@@ -114,9 +114,7 @@ class _ObservedClient(AsyncWebClient):
         **arguments: Any,  # noqa: ANN401 - the SDK's
     ) -> AsyncSlackResponse:
         """Call a method of Slack's."""
-        if self._calls is None:
-            return await super().api_call(api_method, **arguments)
-        with self._calls.observed(api_method):
+        with self._calls.observed(api_method) if self._calls else contextlib.nullcontext():
             return await super().api_call(api_method, **arguments)
 
 

@@ -61,26 +61,36 @@ def with_reference(text: str, code: str) -> str:
     return f"{text} If it keeps happening, give this to the person who runs this bot: {code}"
 
 
+# What the log says, and the title and the sentence for the user; the first that fits counts.
+_NOT_STORED: Final[Sequence[tuple[type[DatabaseError], str, str, str]]] = (
+    (
+        RowUnreadable,
+        "a row cannot be read",
+        "Something went wrong",
+        f"What I stored about this request is damaged, so nothing was changed. {CONTACT_OPERATOR}",
+    ),
+    (
+        DatabaseUncertain,
+        "not stored for certain",
+        "Something went wrong",
+        (
+            "I don't know whether this was saved. "
+            "Please try again in a moment: nothing is started twice."
+        ),
+    ),
+    # Not that nothing was started: an earlier copy of this request may have been saved.
+    (
+        DatabaseError,
+        "not stored",
+        "Not saved",
+        "This couldn't be saved. Please try again in a moment.",
+    ),
+)
+
+
 def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
     """Log that the database failed a request; return a title and a sentence for the user."""
-    title = "Something went wrong"
-    match error:
-        case RowUnreadable():
-            logged = "a row cannot be read"
-            text = (
-                "What I stored about this request is damaged, so nothing was changed. "
-                f"{CONTACT_OPERATOR}"
-            )
-        case DatabaseUncertain():
-            logged = "not stored for certain"
-            text = (
-                "I don't know whether this was saved. "
-                "Please try again in a moment: nothing is started twice."
-            )
-        case _:
-            logged, title = "not stored", "Not saved"
-            # Not that nothing was started: an earlier copy of this request may have been saved.
-            text = "This couldn't be saved. Please try again in a moment."
+    _, logged, title, text = next(each for each in _NOT_STORED if isinstance(error, each[0]))
     _LOG.error(logged, extra={"reference": code, "reason": str(error)})
     return title, text
 

@@ -164,6 +164,11 @@ class Channel(Answer):
     )
     """Those who join later read what was posted before."""
 
+    @property
+    def is_read_outside(self) -> bool:
+        """Whether people of other organisations read it, or may soon."""
+        return self.is_ext_shared or self.is_pending_ext_shared
+
 
 class _Members(Answer):
     """The answer of usergroups.users.list, which comes whole: there are no pages.

@@ -277,13 +277,18 @@ class Origin(_OfMessage):
         return self.kind == "shortcut" or self.view_kind == "home"
 
 
-class ShortcutPayload(_OfMessage):
+class _OfPerson(Payload):
+    """A request of a person."""
+
+    user: Id = Field(validation_alias=AliasPath("user", "id"))
+
+
+class ShortcutPayload(_OfMessage, _OfPerson):
     """A shortcut: that of a message has the message and where it is, a global one neither.
 
     https://docs.slack.dev/reference/interaction-payloads/shortcuts-payload
     """
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     callback_id: Text
     trigger_id: Id
     response_url: Text | None = None
@@ -319,10 +324,9 @@ class ShortcutPayload(_OfMessage):
         return self.parent_ts or self.ts
 
 
-class BlockAction(_OfMessage):
+class BlockAction(_OfMessage, _OfPerson):
     """A button that was clicked, or an element of a modal that was changed."""
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
     value: Text = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
@@ -379,18 +383,16 @@ class View(Payload):
         return found
 
 
-class ViewSubmission(Payload):
+class ViewSubmission(_OfPerson):
     """A modal that was submitted."""
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     trigger_id: Text = ""
     view: View
 
 
-class OptionsRequest(Payload):
+class OptionsRequest(_OfPerson):
     """A request for the options of a type-ahead field."""
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id
     value: Text = ""
     view: View | None = None

@@ -168,7 +168,7 @@ class SocketMode:
                     timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
                 )
                 handler.client.current_session = socket
-                connection = _Connection(handler, socket, self._take, self._note_received)
+                connection = _Connection(handler, socket, self)
                 self._receivers.spawn(connection.receive())
                 await connection.wait_for_hello()
             stack.pop_all()
@@ -202,13 +202,12 @@ class SocketMode:
         await connection.close()
         self._connections.discard(connection)
 
-    def _note_received(self) -> None:
+    def note_received(self) -> None:
+        """Note that something came on a connection."""
         self.last_received_at = self._clock.now()
 
-    def _take(self, connection: "_Connection", request: SocketModeRequest) -> None:
-        connection.answers.spawn(self._answer(connection, request))
-
-    async def _answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
+    async def answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
+        """Answer an envelope on the connection that it came on."""
         began = time.perf_counter()
         with self._priority.request():
             try:
@@ -227,8 +226,7 @@ class _Connection:
         self,
         handler: AsyncSocketModeHandler,
         socket: ClientWebSocketResponse,
-        take: Callable[["_Connection", SocketModeRequest], None],
-        note_received: Callable[[], None],
+        owner: SocketMode,
     ) -> None:
         self.handler = handler
         self.replace = asyncio.Event()
@@ -238,8 +236,7 @@ class _Connection:
         self.answers = BackgroundTasks()
         """To its envelopes."""
         self._socket = socket
-        self._take = take
-        self._note_received = note_received
+        self._owner = owner
         self._is_greeted = False
         self._greeted_or_ended = asyncio.Event()
 
@@ -258,7 +255,7 @@ class _Connection:
         """Take what comes, until the connection ends."""
         try:
             async for message in self._socket:
-                self._note_received()
+                self._owner.note_received()
                 if message.type is WSMsgType.PING:
                     await self._socket.pong(message.data)
                 elif message.type is WSMsgType.TEXT:
@@ -299,8 +296,7 @@ class _Connection:
             case {"type": str(), "envelope_id": str(), "payload": dict(payload)} if isinstance(
                 payload.get("event", {}), dict
             ):
-                self._take(
-                    self, SocketModeRequest(message["type"], message["envelope_id"], payload)
-                )
+                request = SocketModeRequest(message["type"], message["envelope_id"], payload)
+                self.answers.spawn(self._owner.answer(self, request))
             case _:
                 _LOG.error("a message of Slack cannot be read: it is no envelope")

@@ -14,6 +14,7 @@ import logging
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
@@ -72,7 +73,12 @@ class LimitedServer:
         server.request_handler = _answering(server.request_handler)
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._connect, host, port, backlog=_BACKLOG)
+            self._listener = await loop.create_server(
+                lambda: _Connection(server, self._connections, self._receive_timeout_s),
+                host,
+                port,
+                backlog=_BACKLOG,
+            )
         except OSError:
             await self._runner.cleanup()
             raise
@@ -115,11 +121,9 @@ class LimitedServer:
             raise web.HTTPBadRequest from None
         return bytes(body)
 
-    @contextlib.contextmanager
-    def protect(self, request: web.Request) -> Iterator[None]:
+    def protect(self, request: web.Request) -> AbstractContextManager[None]:
         """Do not close the request's connection to make room for others."""
-        with self._connections.protect(_connection_of(request)):
-            yield
+        return self._connections.protect(_connection_of(request))
 
     @web.middleware
     async def _on_request(
@@ -134,12 +138,6 @@ class LimitedServer:
         if response.status >= HTTPStatus.BAD_REQUEST or not request.content.is_eof():
             response.force_close()
         return response
-
-    def _connect(self) -> web.RequestHandler:
-        """Return the protocol of a new connection."""
-        server = self._runner.server
-        assert server is not None  # noqa: S101 - start() sets it up
-        return _Connection(server, self._connections, self._receive_timeout_s)
 
 
 class _Connections:
