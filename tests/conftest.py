@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web_app
 from hypothesis import settings
 
+from sandbox.clock import ManualClock
 from tests import leaks
 from tests.databases import Address, HasDatabase
 from tests.modes import (
@@ -22,7 +23,7 @@ from tests.modes import (
     on_both_engines,
     on_sqlite_alone,
 )
-from tests.postgres import database_url, share_server
+from tests.postgres import database_url, empty_database_url, share_server
 from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser", "tests.invalid_input"]
@@ -101,6 +102,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose the engine of the worlds that say nothing about it."""
     is_about_files = item.get_closest_marker(on_sqlite_alone.name) is not None
     HasDatabase.on_postgres = _all_on_postgres(item) and not is_about_files
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return a clock that stands still until it is moved."""
+    return ManualClock()
+
+
+@pytest.fixture
+def empty_url() -> Iterator[str]:
+    """Return the URL of a PostgreSQL database without tables."""
+    with empty_database_url() as url:
+        yield url
 
 
 @pytest.fixture(scope="session", autouse=True)

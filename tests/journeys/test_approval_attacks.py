@@ -1,6 +1,5 @@
 """Approval before spending where somebody cheats, and where the database is moved meanwhile."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,6 @@ from tests.databases import query
 from tests.journeys.test_approval import ask, decline, requests, settings
 from tests.modes import on_sqlite_alone
 from tests.ops.test_backup import restore
-from tests.postgres import empty_database_url
 from tests.store.test_restore import back
 from tests.web.test_web import click
 from tests.world import World
@@ -34,13 +32,6 @@ def world(quiet_world: World) -> World:
     """A world with a channel in which ben and cleo approve."""
     quiet_world.slack.add_channel("approvals")
     return quiet_world
-
-
-@pytest.fixture
-def empty_url() -> Iterator[str]:
-    """Return the URL of a database without tables."""
-    with empty_database_url() as url:
-        yield url
 
 
 async def test_a_request_goes_on_waiting_where_its_database_was_moved_to(

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.ops.test_backup import states
 from tests.ops.test_command_line import bot, files_in
-from tests.postgres import empty_database_url
 from tests.postgres_proxy import Fault, PostgresProxy
 from tests.processes_of_commands import started
 from tests.store.test_migrations import next_migrations
@@ -30,13 +28,6 @@ from tests.store.test_storage import many_jobs
 from tests.world import World
 
 _LIMITED: Final = CannedResponse(429, "", {"Retry-After": "60"})
-
-
-@pytest.fixture
-def empty_url() -> Iterator[str]:
-    """Return the URL of a database without tables."""
-    with empty_database_url() as url:
-        yield url
 
 
 def in_file(path: Path, query: str) -> list[tuple[Any, ...]]:

@@ -25,7 +25,6 @@ from bot.store.migrate import MIGRATIONS
 from bot.store.postgres.engine import migrate as migrate_postgres
 from tests.databases import STEPS
 from tests.ops.test_command_line import bot
-from tests.postgres import empty_database_url
 
 _STARTS: Final = 4
 _NEWER_COLUMN: Final = "ALTER TABLE jobs ADD COLUMN newer TEXT NOT NULL DEFAULT 'new'"
@@ -37,13 +36,6 @@ _OLD: Final = (
 )
 _OLDEST: Final = _OLD.replace(", checksum TEXT", "").replace(", 'old'", "")
 _REFUSED: Final = "was made by a version that was never released"
-
-
-@pytest.fixture
-def empty_url() -> Iterator[str]:
-    """Return the URL of a database without tables."""
-    with empty_database_url() as url:
-        yield url
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])

@@ -3,12 +3,9 @@
 import asyncio
 import re
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
-
-import pytest
 
 from bot.clock import SystemClock
 from bot.store.migrate import MIGRATIONS, tables
@@ -19,7 +16,6 @@ from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService
 from tests.databases import installed
-from tests.postgres import empty_database_url
 from tests.processes_of_commands import started
 from tests.store.test_migrations import migrations
 from tests.world import REPLICA
@@ -30,13 +26,6 @@ _ADDED: Final = (
     "ALTER TABLE {table} ADD COLUMN newer TEXT NOT NULL DEFAULT 'new';"
     "CREATE INDEX {table}_newer ON {table} (newer);"
 )
-
-
-@pytest.fixture
-def empty_url() -> Iterator[str]:
-    """Return the URL of a database without tables."""
-    with empty_database_url() as url:
-        yield url
 
 
 async def test_this_version_makes_videos_on_tables_that_the_next_one_has_added_to(

@@ -15,7 +15,6 @@ from bot.ops.doctor_database import check_database
 from bot.store import Store
 from bot.store.database import Query, Row, Transaction
 from bot.store.postgres.engine import PostgresDatabase, find_blocker, migrate
-from tests.postgres import empty_database_url
 from tests.store.test_locked_database import Admin
 from tests.store.test_migrations import next_migrations, run
 from tests.store.test_postgres_wakes import pooled_by_transaction
@@ -43,12 +42,6 @@ _SETTINGS: Final = Query(
     "SELECT current_setting('transaction_isolation') AS isolation,"
     " current_setting('search_path') AS search_path"
 )
-
-
-@pytest.fixture
-def empty_url() -> Iterator[str]:
-    with empty_database_url() as url:
-        yield url
 
 
 def set_defaults(url: str, defaults: dict[str, str]) -> None:
