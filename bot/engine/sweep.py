@@ -73,10 +73,9 @@ class Sweep:
             _report("rows could not be swept", error)
 
     def _is_erasing_due(self, now: datetime) -> bool:
-        if self._erased_at is None:
-            return True
+        interval = self._timings.erase_interval
         # If it was done in the future, the clock has been set back since.
-        return not timedelta(0) <= now - self._erased_at < self._timings.erase_interval
+        return self._erased_at is None or not timedelta(0) <= now - self._erased_at < interval
 
     async def _erase(self, now: datetime) -> None:
         """Do what is done at the start and rarely after it."""
