@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bot import __version__
 from bot.clock import Clock, SystemClock
@@ -22,7 +22,7 @@ from bot.kinds import Kind
 from bot.kinds.answers import DriftLog
 from bot.masking import Mask
 from bot.metrics import Metrics
-from bot.model import ApprovalPolicy, Job
+from bot.model import ApprovalPolicy
 from bot.service import client as service_client
 from bot.service.client import VideoService
 from bot.service.media import VideoSource
@@ -35,10 +35,10 @@ from bot.slack.directory import Directory
 from bot.slack.features import replica, video
 from bot.slack.features.home import HomePublisher
 from bot.slack.installation import InstallationSource
-from bot.slack.open_homes import OpenHome, OpenHomes
+from bot.slack.open_homes import OpenHomes
 from bot.slack.outbox.messenger import Messenger
 from bot.slack.views.limits import Price
-from bot.store import DatabaseError, Limits, Memory, Outgoing, Store
+from bot.store import DatabaseError, Limits, Memory, Store
 from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
 from bot.timings import Timings
 from bot.web.health import Readiness, ServiceCheck
@@ -55,6 +55,13 @@ _MAX_HOMES: Final = 8  # published at a time
 _SHUTDOWN_TIMEOUT: Final = timedelta(seconds=3)
 
 
+class Settling(Protocol):
+    """What has work that may be due or under way."""
+
+    async def settled(self) -> bool:
+        """Wait until there is none; return whether there was any."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bot:
     """The running bot."""
@@ -63,14 +70,9 @@ class Bot:
     port: int
     """Chosen by the system where the settings say 0."""
     store: Store
-    _engine: Worker[Job]
-    _messenger: Worker[Outgoing]
-    _homes: Worker[OpenHome]
-    _background: BackgroundTasks
-    _memory: Memory
-    _sweep: Sweep
-    _replica_list: ReplicaList
-    _service_check: ServiceCheck
+    _workers: Sequence[Worker[Any]]
+    _settling: Sequence[Settling]
+    """All that work may be under way in."""
     _readiness: Readiness
     _parts: Sequence[asyncio.Task[None]]
     """They run until the bot is stopped: one that ends earlier has failed."""
@@ -87,18 +89,13 @@ class Bot:
     async def drain(self, duration: timedelta) -> None:
         """Say "not ready" and begin no work, and answer requests for ``duration``."""
         self._readiness.is_stopping = True
-        for worker in (self._engine, self._messenger, self._homes):
+        for worker in self._workers:
             worker.stop()
         await asyncio.sleep(duration.total_seconds())
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""
-        parts = (
-            *(self._engine, self._messenger, self._homes),
-            *(self._background, self._memory, self._sweep, self._replica_list),
-            self._service_check,
-        )
-        return any([await part.settled() for part in parts])
+        return any([await part.settled() for part in self._settling])
 
 
 @asynccontextmanager
@@ -134,7 +131,12 @@ async def running(
             timings,
             _limits(settings, kinds.values()),
             metrics,
-            _approvals(settings),
+            ApprovalPolicy(
+                approvers=settings.approvers,
+                admins=settings.admin_users,
+                above=settings.approval_above,
+                channel=settings.approval_channel,
+            ),
         ) as store,
         service_client.connect(settings.proxy_for(settings.video_api_url)) as clients,
         open_session(settings.proxy_for(settings.slack_api_url)) as session,
@@ -177,7 +179,6 @@ async def running(
             timings=timings,
         )
         await installation.load()
-        directory = Directory(client, background, clock, timings)
         handler_context = HandlerContext(
             store=store,
             service=service,
@@ -195,18 +196,17 @@ async def running(
             price=price,
             installation=installation,
             access=Access(
-                client,
                 installation,
-                background,
                 clock,
                 timings,
-                directory=directory,
+                directory=Directory(client, background, clock, timings),
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),
             homes=OpenHomes(store.database, clock, timings),
             outages=calls.outages,
         )
+        source = VideoSource(settings.media_hosts, settings.proxy_for, timings.max_video_bytes)
         messenger = Messenger(
             store,
             client,
@@ -222,7 +222,7 @@ async def running(
             installation=installation,
             join_channels=settings.join_public_channels,
             metrics=metrics,
-            videos=_videos(settings, timings),
+            videos=source if settings.media_hosts else None,
             price=price,
         )
         drift = DriftLog(metrics)
@@ -286,7 +286,9 @@ async def running(
             metrics=metrics,
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
-        memory = await _memory(store, kinds, clock, timings)
+        store.jobs.durations.follow(kinds)
+        memory = Memory(store.database, store.in_memory, clock, timings)
+        await memory.refresh()  # what forms show is there for the first one
         await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
         installation.learn()
@@ -313,54 +315,22 @@ async def running(
                 settings.host,
                 port,
                 store,
-                *workers,
-                background,
-                memory,
-                sweep,
-                replica_list,
-                service_check,
+                workers,
+                (*workers, background, memory, sweep, replica_list, service_check),
                 readiness,
                 parts,
             )
         finally:
             readiness.is_stopping = True
-            _end(workers, endless)
+            for worker in workers:
+                worker.stop()  # it claims no more
+            for part in endless:
+                part.cancel()
             sockets = [socket_mode] if socket_mode is not None else []
             closing = (each.stop(_SHUTDOWN_TIMEOUT) for each in sockets)
             await asyncio.gather(server.stop(), *closing)
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
             await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
-
-
-def _end(workers: Iterable[Worker[Any]], endless: Iterable[asyncio.Task[None]]) -> None:
-    """Have the workers claim no more, and end the parts that wait for something."""
-    for worker in workers:
-        worker.stop()
-    for part in endless:
-        part.cancel()
-
-
-async def _memory(store: Store, kinds: Iterable[str], clock: Clock, timings: Timings) -> Memory:
-    """Return what keeps in memory what forms show, once that is there for the first form."""
-    store.jobs.durations.follow(kinds)
-    memory = Memory(store.database, store.in_memory, clock, timings)
-    await memory.refresh()
-    return memory
-
-
-def _videos(settings: Settings, timings: Timings) -> VideoSource | None:
-    """Return what fetches the videos that are shown in Slack; None if none are."""
-    hosts = settings.media_hosts
-    return VideoSource(hosts, settings.proxy_for, timings.max_video_bytes) if hosts else None
-
-
-def _approvals(settings: Settings) -> ApprovalPolicy:
-    return ApprovalPolicy(
-        approvers=settings.approvers,
-        admins=settings.admin_users,
-        above=settings.approval_above,
-        channel=settings.approval_channel,
-    )
 
 
 def _limits(settings: Settings, kinds: Iterable[Kind]) -> Limits:

@@ -35,3 +35,8 @@ class SystemClock:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, limit.total_seconds())):
                 await event.wait()
+
+
+def deadline(after: timedelta) -> float:
+    """Return a moment from now, by the event loop's clock."""
+    return asyncio.get_running_loop().time() + after.total_seconds()

@@ -1,8 +1,13 @@
 """The commands: what each does, what it imports, and its exit code."""
 
+import asyncio
 import errno
 import gc
+import io
+import json
+import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -11,7 +16,8 @@ from typing import TypeAlias
 
 import click
 
-from bot import __version__
+from bot import __version__, log
+from bot.clock import SystemClock
 from bot.errors import OperatorError
 
 # What a command returns once it has imported what it needs, which takes longer than most of them.
@@ -88,10 +94,7 @@ def serve() -> _Run:
     Example:
       PORT=8080 python -m bot serve
     """
-    import asyncio
-    import logging
-
-    from bot import app, log
+    from bot import app
     from bot.settings import (
         ENV_FILE,
         Settings,
@@ -161,12 +164,6 @@ def doctor(*, as_json: bool, in_full: bool, post: str | None) -> _Run:
       python -m bot doctor --post "#general"
       python -m bot doctor --json | jq '.[] | select(.state == "error")'
     """
-    import asyncio
-    import io
-    import json
-    import logging
-
-    from bot import log
     from bot.ops import doctor
     from bot.ops.finding import report
 
@@ -224,10 +221,6 @@ def migrate(*, check: bool) -> _Run:
     Example:
       DATABASE_URL=sqlite:////var/lib/bot/bot.db python -m bot migrate
     """
-    import asyncio
-    import logging
-
-    from bot import log
     from bot.settings import DatabaseSettings, environment
     from bot.store.engines import migrate, pending_migrations
 
@@ -272,9 +265,6 @@ def backup(file: Path, *, force: bool) -> _Run:
     Example:
       python -m bot backup bot-2026-03-02.db
     """
-    import signal
-
-    from bot.clock import SystemClock
     from bot.settings import DatabaseSettings, environment
     from bot.store.backup import back_up
 
@@ -311,8 +301,6 @@ def move_database(source: str, target: str) -> _Run:
     Example:
       python -m bot move-database sqlite:///bot.db postgresql://bot@db.example.com/bot
     """
-    import signal
-
     from bot.settings import DatabaseSettings
     from bot.store.engines import require_psycopg, shown
 
@@ -369,8 +357,6 @@ def export(what: str, format_: str, job: str | None) -> _Run:
       python -m bot export requests > requests.csv
       python -m bot export audit --job 7gk2m9xqpa --format json
     """
-    import io
-
     from bot.ops.export import export
     from bot.settings import DatabaseSettings, environment
 

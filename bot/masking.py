@@ -2,8 +2,7 @@
 
 import logging
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from html import unescape
 from typing import Any, Final
@@ -132,10 +131,10 @@ class Mask:
         for secret in self._secrets:
             yield from secret.spans(folded)
         if layers:
-            decoded, original = _decoded(text)
+            decoded, origins = _decoded(text)
             if decoded != text:
                 for start, end in self._spans(decoded, layers - 1):
-                    yield original(start)[0], original(end - 1)[1]
+                    yield origins[start][0], origins[end - 1][1]
 
     def _may_hold_half(self, text: str, layers: int) -> bool:
         """Return whether half of a secret may be in a text, or below its escapes."""
@@ -199,36 +198,21 @@ def _folded(text: str) -> str:
     return "".join(each if len(each) == 1 else "?" for each in map(str.casefold, text))
 
 
-def _decoded(text: str) -> tuple[str, Callable[[int], _Span]]:
-    """Remove one layer of escapes; the function returns where a character comes from."""
-    pieces: list[str] = []
-    # Where each piece begins in the decoded text, where it begins and ends in ``text``.
-    starts: list[int] = []
+def _decoded(text: str) -> tuple[str, list[_Span]]:
+    """Remove one layer of escapes; return the rest, and where each of its characters comes from."""
+    letters: list[str] = []
     origins: list[_Span] = []
-    length = done = 0
+    done = 0
     for found in _ESCAPE_OR_HIDING.finditer(text):
-        for piece, origin in (
-            (text[done : found.start()], (done, found.start())),
-            (_character(found[0]), found.span()),
-        ):
-            pieces.append(piece)
-            starts.append(length)
-            origins.append(origin)
-            length += len(piece)
+        letters += text[done : found.start()]
+        origins += zip(range(done, found.start()), range(done + 1, found.start() + 1), strict=True)
+        character = _character(found[0])
+        letters += character
+        origins += [found.span()] * len(character)
         done = found.end()
-    pieces.append(text[done:])
-    starts.append(length)
-    origins.append((done, len(text)))
-
-    def original(position: int) -> _Span:
-        number = bisect_right(starts, position) - 1
-        start, end = origins[number]
-        if len(pieces[number]) == end - start:  # not an escape
-            start += position - starts[number]
-            end = start + 1
-        return start, end
-
-    return "".join(pieces), original
+    letters += text[done:]
+    origins += zip(range(done, len(text)), range(done + 1, len(text) + 1), strict=True)
+    return "".join(letters), origins
 
 
 @lru_cache(maxsize=1024)

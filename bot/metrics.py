@@ -7,7 +7,7 @@ number of series, and says nothing about anybody.
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from bot.errors import Refused, Unavailable
+from bot.errors import OutsideError, Refused, Unavailable
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 _PREFIX: Final = "replica_bot"
@@ -49,18 +49,11 @@ _REPLY_BUCKETS: Final = (
 _DELAY_BUCKETS: Final = (0.5, 1, 2, 5, 10, 30, _MINUTE, 5 * _MINUTE, 30 * _MINUTE, _HOUR)
 
 
-class MeasuredCall:
-    """A call to the outside that is being measured."""
-
-    def __init__(self) -> None:
-        self.outcome = _OK
-
-    def failed(self, error: BaseException) -> None:
-        """Note what the call failed with: one that was cancelled may have been done, too."""
-        if isinstance(error, Refused):
-            self.outcome = "refused"
-        else:
-            self.outcome = "unavailable" if isinstance(error, Unavailable) else "uncertain"
+def _outcome(error: BaseException) -> str:
+    """Return how a call ended: one that was cancelled may have been done, too."""
+    if isinstance(error, Refused):
+        return "refused"
+    return "unavailable" if isinstance(error, Unavailable) else "uncertain"
 
 
 class Metrics:
@@ -137,22 +130,27 @@ class Metrics:
     # ── What happens ──────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def call(self, service: str, operation: str) -> Iterator["MeasuredCall"]:
+    def call(
+        self,
+        service: str,
+        operation: str,
+        meaning: Callable[[BaseException], OutsideError | None] = lambda _: None,
+    ) -> Iterator[None]:
         """Measure a call to the outside, and count it by how it ends.
 
         Args:
             service: "slack" or "video_service".
             operation: the method, or the route without an id.
+            meaning: what an exception means that is not one of ours.
         """
-        call, began = MeasuredCall(), time.perf_counter()
+        outcome, began = _OK, time.perf_counter()
         try:
-            yield call
+            yield
         except BaseException as error:
-            if call.outcome == _OK:
-                call.failed(error)
+            outcome = _outcome(meaning(error) or error)
             raise
         finally:
-            self._calls.labels(service, operation, call.outcome).inc()
+            self._calls.labels(service, operation, outcome).inc()
             self._call_seconds.labels(service, operation).observe(time.perf_counter() - began)
 
     def acknowledged(self, payload: object, seconds: float) -> None:

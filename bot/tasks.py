@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from bot.clock import Clock
 from bot.errors import OperatorError
@@ -73,8 +73,6 @@ class BackgroundTasks:
 
 # ── Parts of the bot ──────────────────────────────────────────────────────────────────────────────
 
-_T = TypeVar("_T")
-
 
 class PartFailed(OperatorError):
     """A part of the bot ended by itself; ``str()`` says which to the person who runs the bot."""
@@ -82,7 +80,7 @@ class PartFailed(OperatorError):
 
 def start_part(run: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
     """Start a part. It is given to ``run_until``, and awaited once it has been cancelled."""
-    return _start(_run(run, name), name)
+    return asyncio.create_task(_run(run, name), name=name)  # noqa: TID251 - it is awaited
 
 
 async def run_until(stop: asyncio.Event, parts: Iterable[asyncio.Task[None]]) -> None:
@@ -92,7 +90,7 @@ async def run_until(stop: asyncio.Event, parts: Iterable[asyncio.Task[None]]) ->
         DatabaseError: the database cannot be used any more.
         PartFailed: a part of the bot ended by itself.
     """
-    stopped = _start(stop.wait(), "stop")
+    stopped = asyncio.create_task(stop.wait())  # noqa: TID251 - cancelled below
     done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     for part in done - {stopped}:
@@ -115,10 +113,6 @@ async def _run(run: Callable[[], Awaitable[None]], name: str) -> None:
         raise PartFailed(
             f"The bot ends, because its {name} failed. The log has the details under {code}."
         ) from error
-
-
-def _start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-    return asyncio.create_task(work, name=name)  # noqa: TID251 - the caller awaits it
 
 
 # ── Requests go before background work ────────────────────────────────────────────────────────────

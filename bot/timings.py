@@ -6,7 +6,6 @@ The sandbox and the tests run the same code with other values.
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +26,6 @@ class PollSchedule:
     """Between two polls of an overdue job."""
     give_up_after: timedelta
     """Then it has timed out."""
-
-
-_MINUTES: Final = PollSchedule(
-    first_interval=timedelta(seconds=10),
-    growth=0.15,
-    max_interval=timedelta(minutes=2),
-    late_after=timedelta(minutes=15),
-    overdue_after=timedelta(hours=3),
-    overdue_interval=timedelta(hours=1),
-    give_up_after=timedelta(days=14),
-)
-_HOURS: Final = PollSchedule(
-    first_interval=timedelta(minutes=2),
-    growth=0.05,
-    max_interval=timedelta(minutes=10),
-    late_after=timedelta(hours=8),
-    overdue_after=timedelta(days=3),
-    overdue_interval=timedelta(hours=1),
-    give_up_after=timedelta(days=30),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +111,25 @@ class Timings:
     asks about: what they ask for until then is shown by an edit of it, which notifies nobody."""
 
     # For the engine.
-    minutes: PollSchedule = _MINUTES
+    minutes: PollSchedule = PollSchedule(
+        first_interval=timedelta(seconds=10),
+        growth=0.15,
+        max_interval=timedelta(minutes=2),
+        late_after=timedelta(minutes=15),
+        overdue_after=timedelta(hours=3),
+        overdue_interval=timedelta(hours=1),
+        give_up_after=timedelta(days=14),
+    )
     """For work that takes minutes."""
-    hours: PollSchedule = _HOURS
+    hours: PollSchedule = PollSchedule(
+        first_interval=timedelta(minutes=2),
+        growth=0.05,
+        max_interval=timedelta(minutes=10),
+        late_after=timedelta(hours=8),
+        overdue_after=timedelta(days=3),
+        overdue_interval=timedelta(hours=1),
+        give_up_after=timedelta(days=30),
+    )
     """For work that takes hours."""
     create_within: timedelta = timedelta(days=1)
     """A job that could not be created by then has failed."""

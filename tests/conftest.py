@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web_app
 from hypothesis import settings
 
+from sandbox.clock import ManualClock
 from tests import leaks
 from tests.databases import Address, HasDatabase
 from tests.modes import (
@@ -103,6 +104,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     HasDatabase.on_postgres = _all_on_postgres(item) and not is_about_files
 
 
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return a clock that stands still until it is moved."""
+    return ManualClock()
+
+
+@pytest.fixture
+def empty_url() -> Iterator[str]:
+    """Return the URL of a PostgreSQL database without tables."""
+    with empty_database_url() as url:
+        yield url
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_postgres_server(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
@@ -130,13 +144,6 @@ def memory() -> Iterator[Path]:
 def postgres_url() -> Iterator[str]:
     """Return the URL of a database with empty tables."""
     with database_url() as url:
-        yield url
-
-
-@pytest.fixture
-def empty_url() -> Iterator[str]:
-    """Return the URL of a database without tables."""
-    with empty_database_url() as url:
         yield url
 
 

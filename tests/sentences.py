@@ -35,6 +35,7 @@ _FOR_THE_LOG: Final = {
     "client.py",
     "errors.py",
     "installation.py",
+    "outbox/__init__.py",
     "outbox/files.py",
     "outbox/messenger.py",
     "socket_mode.py",

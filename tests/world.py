@@ -26,6 +26,7 @@ from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from sandbox.running import APP
+from sandbox.scenarios import Scenario
 from sandbox.slack import Call, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
@@ -169,8 +170,9 @@ class World(HasDatabase):
         """Wait for the checks of the start, and forget the harmless read: it is in no story."""
         with contextlib.suppress(TimeoutError):  # of a side that does not answer
             async with asyncio.timeout(_MAX_START_CHECK_S):
-                await self.bot._background.settled()
-                await self.bot._service_check.settled()
+                background, *_, service_check = self.bot._settling[len(self.bot._workers) :]
+                await background.settled()
+                await service_check.settled()
         requests = self.service.requests
         requests[before:] = [each for each in requests[before:] if each.path != _START_CHECK]
 
@@ -193,6 +195,17 @@ class World(HasDatabase):
         if callbacks:
             values["PUBLIC_URL"] = f"http://127.0.0.1:{port}"
         return values
+
+    async def make_by_hand(self, script: str, scenario: Scenario | None = None) -> str:
+        """Create a video at the service past the bot; return its id."""
+        if scenario is not None:
+            self.service.next_video(scenario)
+        async with self.slack.session.post(
+            f"{self.service.url}/v2/videos",
+            json={"script": script, "replica_id": REPLICA},
+            headers={"x-api-key": self.service.api_key},
+        ) as answer:
+            return str((await answer.json())["video_id"])
 
     async def advance(self, **duration: float) -> None:
         """Move the clock ahead, and let the bot do all that becomes due meanwhile."""

@@ -14,8 +14,8 @@ from bot.clock import Clock
 from bot.engine.approval import await_approval
 from bot.engine.create import create_job
 from bot.engine.poll import poll_job
-from bot.engine.reconcile import mark_interrupted, reconcile_ended, reconcile_job
-from bot.engine.steps import Runtime
+from bot.engine.reconcile import mark_unconfirmed, reconcile_ended, reconcile_job
+from bot.engine.steps import Runtime, log_fields
 from bot.kinds import Kind
 from bot.kinds.answers import DriftLog
 from bot.model import Failure, Job, State
@@ -62,9 +62,12 @@ class Engine:
         free_creates, free_others = _free(held)
         # Half of what may begin: what was begun is finished at the same pace.
         creates = min(free_creates, -(-limit // 2))
-        runtime, down = self._runtime, self._down()
+        runtime = self._runtime
+        kinds = runtime.kinds.values()
+        # The service creates none of these now.
+        down = [each.name for each in kinds if runtime.service.is_down(each.path)]
         now = runtime.clock.now()
-        if any(runtime.service.is_tried(kind.path) for kind in runtime.kinds.values()):
+        if any(runtime.service.next_try(kind.path) for kind in kinds):
             creates = min(creates, _MAX_TO_TRY)
         claimed = await runtime.store.jobs.claim(
             now,
@@ -93,18 +96,14 @@ class Engine:
             case State.QUEUED:
                 await create_job(self._runtime, job)
             case State.CREATING:
-                await mark_interrupted(self._runtime, job)
+                _LOG.warning("a create call was interrupted", extra=log_fields(job))
+                await mark_unconfirmed(self._runtime, job)
             case State.UNCONFIRMED:
                 await reconcile_job(self._runtime, job)
             case State.RUNNING | State.OVERDUE:
                 await poll_job(self._runtime, job)
             case State.SUCCEEDED | State.FAILED:
                 await reconcile_ended(self._runtime, job)
-
-    def _down(self) -> list[str]:
-        """Return the kinds that the service creates none of now."""
-        runtime = self._runtime
-        return [each.name for each in runtime.kinds.values() if runtime.service.is_down(each.path)]
 
     async def hasten(self, failures: Collection[Failure]) -> None:
         """Try the jobs again soon whose calls failed, or that ``failures`` held back."""

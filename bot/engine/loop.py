@@ -90,16 +90,17 @@ class Worker(Generic[_T]):
         """Wait until nothing is due or under way; return whether anything was."""
         busy = False
         # ``due`` is set before the loop has woken up for it.
-        while self._steps or not self._waiting.is_set() or self._due_unseen():
+        while (
+            self._steps
+            or not self._waiting.is_set()
+            or (self._work.due.is_set() and not self._stopping.is_set())
+        ):
             busy = True
             if self._steps:
                 await asyncio.wait(self._steps)
             await self._waiting.wait()
             await asyncio.sleep(0)
         return busy
-
-    def _due_unseen(self) -> bool:
-        return self._work.due.is_set() and not self._stopping.is_set()
 
     async def _start_due(self, steps: asyncio.TaskGroup) -> datetime | None:
         """Start a step of each due row; return when to look again, None for after a change."""

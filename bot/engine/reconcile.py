@@ -14,12 +14,6 @@ from bot.service.errors import UNKNOWN_ID
 _LOG: Final = logging.getLogger(__name__)
 
 
-async def mark_interrupted(runtime: Runtime, job: Job) -> None:
-    """Take over a job whose process died in its create call."""
-    _LOG.warning("a create call was interrupted", extra=log_fields(job))
-    await mark_unconfirmed(runtime, job)
-
-
 async def mark_unconfirmed(runtime: Runtime, job: Job) -> None:
     """Wait for a callback that names an id; where none can come, ask at once."""
     now = runtime.clock.now()

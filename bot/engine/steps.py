@@ -52,16 +52,14 @@ class Runtime:
         Raises:
             OutsideError, Unreadable: it could not be read.
         """
+        # Since the last look for due work.
+        is_new = asked_at is not None and (
+            abs(self.clock.now() - asked_at) <= self.timings.slow_poll
+        )
         with self.drift.watching(kind):
-            answer = await self.service.read(
-                kind.path, remote_id, asked_for=self._is_asked_for(asked_at)
-            )
+            answer = await self.service.read(kind.path, remote_id, asked_for=is_new)
             self.drift.compare(kind, answer, created=False)
             return kind.read(answer, remote_id)
-
-    def _is_asked_for(self, asked_at: datetime | None) -> bool:
-        """Return whether a read was asked for since the last look for due work."""
-        return asked_at is not None and abs(self.clock.now() - asked_at) <= self.timings.slow_poll
 
     async def create(self, kind: Kind, call: Call, body: Mapping[str, str]) -> Snapshot:
         """Make a create call; only within ``VideoService.admission``.

@@ -48,20 +48,16 @@ class Sweep:
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            await self._sweep()
-
-    async def _sweep(self) -> None:
-        """Sweep once, and wait until it is time for the next."""
-        now = self._clock.now()
-        await self._wake_far_future(now)
-        if self._is_erasing_due(now):
-            await self._erase(now)
-        if self._tries_to_compact:
-            await self._compact()
-        self._waiting.set()
-        # Only one wait: it ends within half a minute, also where the clock is set back.
-        await self._clock.wait(asyncio.Event(), now + self._timings.sweep_interval)
-        self._waiting.clear()
+            now = self._clock.now()
+            await self._wake_far_future(now)
+            if self._is_erasing_due(now):
+                await self._erase(now)
+            if self._tries_to_compact:
+                await self._compact()
+            self._waiting.set()
+            # Only one wait: it ends within half a minute, also where the clock is set back.
+            await self._clock.wait(asyncio.Event(), now + self._timings.sweep_interval)
+            self._waiting.clear()
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""
@@ -78,10 +74,9 @@ class Sweep:
             _report("rows could not be swept", error)
 
     def _is_erasing_due(self, now: datetime) -> bool:
-        if self._erased_at is None:
-            return True
+        interval = self._timings.erase_interval
         # If it was done in the future, the clock has been set back since.
-        return not timedelta(0) <= now - self._erased_at < self._timings.erase_interval
+        return self._erased_at is None or not timedelta(0) <= now - self._erased_at < interval
 
     async def _erase(self, now: datetime) -> None:
         """Do what is done at the start and rarely after it."""

@@ -8,7 +8,7 @@ import html
 import logging
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -19,11 +19,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bot.errors import OutsideError
 from bot.kinds import Comparison, Kind, Unreadable
+from bot.links import without_keys
 from bot.log import reference, word
 from bot.masking import MASKED
 from bot.metrics import Metrics
-from bot.model import Job, Snapshot
-from bot.service.errors import reason_in
+from bot.model import Job, Snapshot, Verdict
+from bot.service.errors import chain, reason_in, shown
 
 _PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
 # In characters. Longer texts are cut.
@@ -113,6 +114,31 @@ class Answer(BaseModel):
             return cls.model_validate(answer)
         except ValidationError as error:
             raise Unreadable("the answer is not the object that was expected") from error
+
+    def judged(
+        self, remote_id: str, own_id: str, good: Collection[str], bad: Collection[str], reason: str
+    ) -> Snapshot:
+        """Return the snapshot of a read of ``remote_id``; an unknown status means unfinished.
+
+        Args:
+            remote_id: what was read.
+            own_id: the id in the answer; "" if it has none.
+            good: the statuses of what ended well, in lower case.
+            bad: those of what did not.
+            reason: why it failed, if it did.
+
+        Raises:
+            Unreadable: it has no status, or is about something else.
+        """
+        status: str = getattr(self, "status", "")
+        if not status:
+            raise Unreadable("the answer has no status")
+        if own_id.casefold() not in {"", remote_id.casefold()}:
+            raise Unreadable("the answer is about something else")
+        word = status.casefold()
+        if word in bad:
+            return Snapshot(remote_id, status, Verdict.FAILED, without_keys(shown(reason)))
+        return Snapshot(remote_id, status, Verdict.SUCCEEDED if word in good else Verdict.GOING)
 
     def facts(self, *names: str) -> Mapping[str, str]:
         """Return the named fields that are not empty."""
@@ -231,11 +257,11 @@ class DriftLog:
 
     @contextlib.contextmanager
     def watching(self, kind: Kind) -> Iterator[None]:
-        """Note an answer that cannot be read, and raise what it leads to."""
+        """Note an answer that cannot be read, or is no JSON, and raise what it leads to."""
         try:
             yield
         except (OutsideError, Unreadable) as error:
-            if isinstance(error, Unreadable) or _is_unreadable(error):
+            if any(isinstance(each, ValueError | RecursionError) for each in chain(error)):
                 self.note(kind.name, Drift(DriftType.UNREADABLE))
             raise
 
@@ -249,13 +275,3 @@ class DriftLog:
         # A further field does no harm.
         level = logging.INFO if drift.type is DriftType.NEW_FIELD else logging.WARNING
         _LOG.log(level, _EVENTS[drift.type], extra={"kind": kind, about: drift.field})
-
-
-def _is_unreadable(error: BaseException) -> bool:
-    """Return whether an answer came that is no JSON."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, ValueError | RecursionError):
-            return True
-        found = found.__cause__
-    return False

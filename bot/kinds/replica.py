@@ -1,13 +1,13 @@
 """Replicas: trained from footage, used to speak."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from bot.kinds import Comparison, Invalid, Unreadable
 from bot.kinds.answers import Answer, Id, Text, reason_of, same_words
-from bot.links import BadLink, check_file_link, without_keys
+from bot.links import BadLink, check_file_link
 from bot.model import Snapshot, Verdict
-from bot.service.errors import shown
 
 _TRAINED: Final = frozenset({"completed", "ready"})
 _BROKEN: Final = frozenset({"error", "failed", "deleted"})
@@ -103,18 +103,9 @@ class Replica:
     def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
         """Return the snapshot of a read. An unknown status means that it is unfinished."""
         replica = _Replica.of(answer)
-        if not replica.status:
-            raise Unreadable("the answer has no status")
-        if replica.id.casefold() not in {"", remote_id.casefold()}:
-            raise Unreadable("the answer is about another replica")
-        word = replica.status.casefold()
-        verdict, reason = Verdict.GOING, ""
-        if word in _TRAINED:
-            verdict = Verdict.SUCCEEDED
-        elif word in _BROKEN:
-            verdict = Verdict.FAILED
-            reason = without_keys(shown(replica.error_message or reason_of(answer)))
-        return Snapshot(remote_id, replica.status, verdict, reason, replica.facts(*_FACTS))
+        reason = replica.error_message or reason_of(answer)
+        snapshot = replica.judged(remote_id, replica.id, _TRAINED, _BROKEN, reason)
+        return dataclasses.replace(snapshot, facts=replica.facts(*_FACTS))
 
     def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
         """Compare the names: a read has nothing else that was asked for."""

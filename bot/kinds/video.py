@@ -1,5 +1,6 @@
 """Videos: a replica speaks a script."""
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -174,21 +175,12 @@ class Video:
     def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
         """Return the snapshot of a read. An unknown status means that it is unfinished."""
         video = _Video.of(answer)
-        if not video.status:
-            raise Unreadable("the answer has no status")
-        if video.video_id.casefold() not in {"", remote_id.casefold()}:
-            raise Unreadable("the answer is about another video")
-        word = video.status.casefold()
-        verdict, reason = Verdict.GOING, ""
-        if word in _READY:
-            verdict = Verdict.SUCCEEDED
-        elif word in _BROKEN:
-            verdict = Verdict.FAILED
-            reason = without_keys(shown(video.status_details or reason_of(answer)))
+        reason = video.status_details or reason_of(answer)
+        snapshot = video.judged(remote_id, video.video_id, _READY, _BROKEN, reason)
         facts = dict(video.facts(*_FACTS))
         if "status_details" in facts:
             facts["status_details"] = without_keys(shown(facts["status_details"]))
-        return Snapshot(remote_id, video.status, verdict, reason, facts)
+        return dataclasses.replace(snapshot, facts=facts)
 
     def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
         """Compare the scripts, of which a service may return the beginning; without one, the names.

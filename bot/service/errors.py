@@ -6,6 +6,7 @@ Why a call to the outside failed, as a word for the log and a clause for a perso
 
 import json
 import ssl
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -49,7 +50,7 @@ def http_cause(status: int) -> str:
 
 def cause_of(error: BaseException) -> str:
     """Return ``dns``, ``refused``, ``tls`` or ``timeout``; ``broken`` for everything else."""
-    for each in _chain(error):
+    for each in chain(error):
         for listed, cause in _CAUSES.items():
             if isinstance(each, listed):
                 return cause
@@ -65,7 +66,7 @@ def clause_of(cause: str, timeout: timedelta) -> str:
     return _CLAUSES.get(cause, "")
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what it comes from: aiohttp's come from those of the system."""
     found: BaseException | None = error
     while found is not None:
@@ -203,6 +204,7 @@ OUTCOMES: Final[Mapping[type[Exception], tuple[type[Unavailable | Uncertain], st
     TimeoutError: _NO_ANSWER,
     OSError: _BROKEN,
     ValueError: _UNREADABLE,
+    zlib.error: _UNREADABLE,
     RecursionError: _UNREADABLE,  # of JSON that is nested too deeply
 }
 """What each exception means; for one that is not listed, its nearest base class that is."""

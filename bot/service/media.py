@@ -11,7 +11,6 @@ import asyncio
 import os
 import re
 import socket
-import ssl
 import struct
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -19,18 +18,17 @@ from contextlib import contextmanager
 from errno import EACCES
 from fnmatch import fnmatchcase
 from http import HTTPStatus
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import IO, Any, Final, TypeAlias
 
 import aiohttp
 import httpx
-from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.links import is_public, only_hosts
 from bot.model import Job
-from bot.service.errors import translated
+from bot.service.client import http_client
+from bot.service.errors import chain, translated
 from bot.setting_values import HOST_NAME, is_loopback
 
 _MAX_REDIRECTS: Final = 3
@@ -152,21 +150,8 @@ def _client(
             raise _AddressRefused(EACCES, "its host has no public address")
         return socket.socket(family, kind, protocol)
 
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True, socket_factory=open_socket),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        proxy=proxy,
-    )
-    # Not used: see bot/service/client.py.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx.AsyncClient(
-        transport=AiohttpTransport(client=session, verify=context),
-        headers={"accept": "video/mp4", "accept-encoding": "identity"},
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        follow_redirects=False,
-        timeout=None,  # noqa: S113 - the caller limits the whole
-        trust_env=False,
-    )
+    connector = aiohttp.TCPConnector(force_close=True, socket_factory=open_socket)
+    return http_client(connector, proxy, accept="video/mp4")
 
 
 @contextmanager
@@ -180,11 +165,8 @@ def _translated() -> Iterator[None]:
     except OutsideError as error:
         if not error.cause:
             raise
-        found: BaseException | None = error
-        while found is not None:
-            if isinstance(found, _AddressRefused):
-                raise Refused("its host has no public address", code="address") from error
-            found = found.__cause__
+        if any(isinstance(each, _AddressRefused) for each in chain(error)):
+            raise Refused("its host has no public address", code="address") from error
         raise Unavailable(f"its host does not answer ({error.cause})", cause=error.cause) from error
 
 

@@ -1,28 +1,20 @@
 """Who may ask for something, and where it may be posted."""
 
-import asyncio
 from datetime import datetime, tzinfo
 from enum import Enum
-from typing import Final
+from typing import Final, TypeGuard
 
-from pydantic import AliasPath, Field
-from slack_sdk.web.async_client import AsyncWebClient
-
-from bot.clock import Clock
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.clock import Clock, deadline
 from bot.slack.directory import (
+    HIDDEN,
     NO_SCOPE,
     NOT_OURS,
-    Background,
+    Channel,
     Directory,
-    Lookups,
     Person,
-    UserGroups,
 )
-from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
-from bot.slack.payloads import Payload, Sender
-from bot.slack.rate_limits import MethodLimits
+from bot.slack.payloads import Sender
 from bot.slack.views.blocks import Json, listed
 from bot.slack.views.limits import (
     NOT_CHECKED,
@@ -44,28 +36,9 @@ SHARED_CHANNEL: Final = (
     "People from another organization are in this channel, or invited, so I don't post there. "
     "Please choose another one."
 )
-_CONVERSATIONS: Final = "conversations.info"
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"
 _MAX_NAMED: Final = 3
-# Slack does not let a bot see a private channel that it is not in. It cannot post there either.
-_HIDDEN: Final = "channel_not_found"
-
-
-class _Conversation(Payload):
-    """The answer of conversations.info.
-
-    https://docs.slack.dev/reference/objects/conversation-object
-    """
-
-    is_ext_shared: bool = Field(
-        default=False, validation_alias=AliasPath("channel", "is_ext_shared")
-    )
-    is_pending_ext_shared: bool = Field(
-        default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
-    )
-    """Those who join later read what was posted before."""
-    is_private: bool = Field(default=True, validation_alias=AliasPath("channel", "is_private"))
 
 
 class _Standing(Enum):
@@ -78,37 +51,23 @@ class _Standing(Enum):
     """Slack does not let us ask."""
 
 
-class _Place(Enum):
-    """What a channel is to the bot."""
-
-    OPEN = "open"
-    """It can post there, or Slack does not let it find out."""
-    PUBLIC = "public"
-    """The same, and every full member of the workspace can read it."""
-    SHARED = "shared"
-    """People of other organisations read it, or may soon, where that is not allowed."""
-    CLOSED = "closed"
-    """A private channel that the bot is not in."""
+_REFUSALS: Final = {_Standing.GUEST: GUEST, _Standing.STRANGER: STRANGER}
 
 
 class Access:
     """Decides who may ask for something, and where it may be posted.
 
     Args:
-        client: asks Slack about channels and user groups.
         installation: the workspace and the app that requests have to come from.
-        background: asks Slack while nobody waits.
         clock, timings: how long an answer of Slack's counts.
-        directory: asks Slack about people.
+        directory: asks Slack about people, channels and user groups.
         admins: the ids of those who can change a limit.
         allow_shared_channels: whether to post where other organisations read.
     """
 
     def __init__(
         self,
-        client: AsyncWebClient,
         installation: InstallationSource,
-        background: Background,
         clock: Clock,
         timings: Timings,
         *,
@@ -116,17 +75,12 @@ class Access:
         admins: frozenset[str],
         allow_shared_channels: bool,
     ) -> None:
-        self._client = client
         self.directory = directory
         self._installation = installation
         self._clock = clock
         self._timings = timings
         self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
-        max_age = timings.person_max_age
-        self._limits = MethodLimits(clock, max_age)
-        self._places = Lookups(self._look_up_channel, background, clock, max_age)
-        self._groups = UserGroups(client, background, clock, timings)
 
     # ── Where a request comes from ────────────────────────────────────────────────────────────
 
@@ -151,7 +105,8 @@ class Access:
         if sender.enterprise is not None:
             return None if sender.enterprise == installation.enterprise_id else STRANGER
         # What Slack sends with a button tells the organisation of the app, not of the person.
-        match self._standing(await self.directory.person(sender.user, self._deadline())):
+        waiting = deadline(self._timings.installation_timeout)
+        match self._standing(await self.directory.people.get(sender.user, waiting)):
             case _Standing.MEMBER | _Standing.GUEST:
                 return None
             # It opens a form, whose submission says the team.
@@ -166,8 +121,8 @@ class Access:
     def prepare(self, user: str, channel: str) -> None:
         """Have Slack asked what is not known yet about who asks, and where."""
         if _is_channel(channel):
-            self._places.prepare(channel)
-        self.directory.prepare(user)
+            self.directory.channels.prepare(channel)
+        self.directory.people.prepare(user)
 
     async def early_refusal(
         self, limits: Limits, kind: str, user: str, channel: str, deadline: float
@@ -179,9 +134,11 @@ class Access:
         submitted.
         """
         if not _is_named(limits, kind, user):
-            person = self.directory.known(user) or await self.directory.person(user, deadline)
+            person = self.directory.people.known(user) or await self.directory.people.get(
+                user, deadline
+            )
             standing = self._standing(person)
-            if refusal := self._refusal(standing or _Standing.UNKNOWN):
+            if refusal := _REFUSALS.get(standing or _Standing.UNKNOWN):
                 return refusal
         if not limits.allows_channel(channel):
             allowed = [f"<#{each}>" for each in sorted(limits.channels)[:_MAX_NAMED]]
@@ -202,28 +159,23 @@ class Access:
         """
         if _is_named(limits, kind, user):
             return None
-        standing = self._standing(await self.directory.person(user, deadline))
+        standing = self._standing(await self.directory.people.get(user, deadline))
         if standing is None:
             return NOT_CHECKED
-        return self._refusal(standing)
+        return _REFUSALS.get(standing)
 
     async def is_workspace_admin(self, user: str, deadline: float) -> bool:
         """Return whether Slack says, by the deadline, that a user is an owner or admin here.
 
         It has to be a full member of the bot's own workspace, and of no other.
         """
-        person, here = await self.directory.fresh_person(user, deadline), self._installation.current
-        return (
-            person is not None
-            and here is not None
-            and self._standing(person) is _Standing.MEMBER
-            and person.team_id == here.team_id
-            and (person.is_admin or person.is_owner)
-        )
+        max_age = self._timings.person_max_age
+        person = await self.directory.people.fresh(user, deadline, max_age)
+        return self._is_member_here(person) and (person.is_admin or person.is_owner)
 
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
-        person = self.directory.known(user)
+        person = self.directory.people.known(user)
         return person.zone if person is not None else None
 
     async def reads_public_channels(self, user: str, deadline: float) -> bool:
@@ -231,19 +183,17 @@ class Access:
 
         Colleagues from another workspace of the organisation do not read those of this one.
         """
-        person, here = await self.directory.person(user, deadline), self._installation.current
-        if person is None or here is None or person.team_id != here.team_id:
-            return False
-        return self._standing(person) is _Standing.MEMBER
+        return self._is_member_here(await self.directory.people.get(user, deadline))
 
-    @staticmethod
-    def _refusal(standing: _Standing) -> str | None:
-        match standing:
-            case _Standing.GUEST:
-                return GUEST
-            case _Standing.STRANGER:
-                return STRANGER
-        return None
+    def _is_member_here(self, person: Person | None) -> TypeGuard[Person]:
+        """Return whether a person is a full member of the bot's own workspace."""
+        here = self._installation.current
+        return (
+            person is not None
+            and here is not None
+            and self._standing(person) is _Standing.MEMBER
+            and person.team_id == here.team_id
+        )
 
     def _standing(self, person: Person | None) -> _Standing | None:
         """Return what a person is in the workspace; None if nothing is known of them."""
@@ -266,7 +216,7 @@ class Access:
     async def membership(self, limits: Limits, kind: str, user: str, deadline: float) -> Membership:
         """Return the user groups of a person, of those that say who may ask for a kind."""
         groups = groups_asked(limits, kind, user)
-        return await self._groups.of(user, groups, deadline) if groups else Membership()
+        return await self.directory.membership(user, groups, deadline) if groups else Membership()
 
     async def channel_refusal(self, limits: Limits, channel: str, deadline: float) -> str | None:
         """Return why limits let nobody post in a channel, in plain text."""
@@ -310,19 +260,20 @@ class Access:
         """
         if not _is_channel(channel):
             return None
-        if self._places.known(channel) is _Place.CLOSED:
-            self._places.forget(channel)  # the bot may have been invited meanwhile
-        place = await self._places.get(channel, deadline)
-        if place is _Place.CLOSED:
+        channels = self.directory.channels
+        if self._is_closed(channels.known(channel)):
+            channels.forget(channel)  # the bot may have been invited meanwhile
+        found = await channels.get(channel, deadline)
+        if self._is_closed(found):
             return (
                 f"I'm not in this channel. Type “/invite @{self.bot_name}” there and try again, "
                 "or choose another place."
             )
         if self._allow_shared_channels:
             return None
-        if place is None:
+        if found is None:
             return "I couldn't check who reads this channel. Please try again."
-        return SHARED_CHANNEL if place is _Place.SHARED else None
+        return SHARED_CHANNEL if found.is_read_outside else None
 
     async def is_read_outside(
         self, channel: str, asked_at: datetime | None, deadline: float
@@ -334,8 +285,8 @@ class Access:
         """
         if self._allow_shared_channels or not _is_channel(channel):
             return False
-        place = await self._fresh_place(channel, asked_at, deadline)
-        return None if place is None else place is _Place.SHARED
+        found = await self._fresh_channel(channel, asked_at, deadline)
+        return None if found is None else found.is_read_outside
 
     async def is_public(
         self, channel: str, deadline: float, asked_at: datetime | None = None
@@ -347,63 +298,36 @@ class Access:
         """
         if not _is_channel(channel):
             return False
-        return await self._fresh_place(channel, asked_at, deadline) is _Place.PUBLIC
+        found = await self._fresh_channel(channel, asked_at, deadline)
+        if found is None or found.is_private:
+            return False
+        return self._allow_shared_channels or not found.is_read_outside
 
-    async def _fresh_place(
+    async def _fresh_channel(
         self, channel: str, asked_at: datetime | None, deadline: float
-    ) -> _Place | None:
+    ) -> Channel | None:
         max_age = self._timings.person_max_age
         is_new = asked_at is not None and self._clock.now() - asked_at <= max_age
-        return await self._places.fresh(channel, deadline, 2 * max_age if is_new else max_age)
-
-    @property
-    def asks_again_at(self) -> datetime | None:
-        """Until when Slack lets the bot ask about no channel; None if it may ask."""
-        return self._limits.until(_CONVERSATIONS)
-
-    async def _look_up_channel(self, channel: str) -> _Place | None:
-        if self._limits.until(_CONVERSATIONS) is not None:
-            return None
-        try:
-            async with translated(self._timings.call_timeout):
-                answer = await self._client.conversations_info(channel=channel)
-                found = _Conversation.model_validate(answer.data)
-                is_shared = found.is_ext_shared or found.is_pending_ext_shared
-                if is_shared and not self._allow_shared_channels:
-                    return _Place.SHARED
-                return _Place.OPEN if found.is_private else _Place.PUBLIC
-        except Refused as error:
-            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != NO_SCOPE:
-                # The workspace refuses the app: that says nothing about the channel.
-                paused = Unavailable(error.reason, retry_after=self._timings.pause)
-                self._limits.note(_CONVERSATIONS, paused)
-                return None
-            if error.code == _HIDDEN:
-                return _Place.CLOSED if self._sees_private_channels else _Place.OPEN
-            return _Place.OPEN if error.code == NO_SCOPE else None
-        except OutsideError as error:
-            self._limits.note(_CONVERSATIONS, error)
-            return None
+        oldest = 2 * max_age if is_new else max_age
+        return await self.directory.channels.fresh(channel, deadline, oldest)
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the token is known to have a scope."""
         installation = self._installation.current
         return installation is not None and scope in (installation.scopes or ())
 
-    @property
-    def _sees_private_channels(self) -> bool:
-        """Whether Slack hides from the bot only the private channels that it is not in."""
-        return self.has_scope("groups:read")
+    def _is_closed(self, channel: Channel | None) -> bool:
+        """Return whether a channel is known to be a private one that the bot is not in.
+
+        With the scope, Slack hides no others from it.
+        """
+        return channel is not None and channel.error == HIDDEN and self.has_scope("groups:read")
 
     @property
     def bot_name(self) -> str:
         """What the bot is called in the workspace, for mentions that people type."""
         installation = self._installation.current
         return (installation.bot_name if installation else "") or _DEFAULT_BOT_NAME
-
-    def _deadline(self) -> float:
-        loop = asyncio.get_running_loop()
-        return loop.time() + self._timings.installation_timeout.total_seconds()
 
 
 def _is_named(limits: Limits, kind: str, user: str) -> bool:

@@ -4,7 +4,7 @@ An error in a request becomes an answer and a log line here, and nowhere else.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -34,6 +34,7 @@ from bot.slack.payloads import (
     ShortcutPayload,
     SlashCommand,
     TokensRevoked,
+    View,
     ViewSubmission,
     read,
 )
@@ -47,42 +48,19 @@ _MAX_LOGGED: Final = 100
 _INVALID_EVENT: Final = BoltResponse(
     status=HTTPStatus.BAD_REQUEST, headers={"X-Slack-No-Retry": "1"}
 )
+# What people send, by its type.
+_PEOPLES: Final[Mapping[str, type[BaseModel]]] = {
+    "view_submission": ViewSubmission,
+    "block_actions": BlockAction,
+    "block_suggestion": OptionsRequest,
+    "shortcut": ShortcutPayload,
+    "message_action": ShortcutPayload,
+    "command": SlashCommand,
+}
 
 
 class UnknownAction(Exception):
     """No listener has this id: the Slack app, or a modal in it, is of another version."""
-
-
-class PayloadCheck(AsyncMiddleware):
-    """Answers requests of a shape on which Bolt's own matchers raise."""
-
-    def __init__(self, ctx: HandlerContext) -> None:
-        self._ctx = ctx
-
-    async def async_process(
-        self,
-        *,
-        req: AsyncBoltRequest,
-        resp: BoltResponse,  # noqa: ARG002 - the signature is Bolt's
-        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
-    ) -> BoltResponse:
-        """Pass on what the matchers can read."""
-        match req.body:
-            case {"type": "view_submission", "view": {"type": "modal", "callback_id": str()}}:
-                pass
-            case {"type": "block_actions", "actions": [{"action_id": str()}, *_]}:
-                pass
-            case {"type": "shortcut" | "message_action", "callback_id": str()}:
-                pass
-            case {"type": "event_callback", "event": {"type": str()}}:
-                pass
-            case {"type": "view_submission" | "block_actions" | "shortcut" | "message_action"}:
-                return _answer_unhandled(self._ctx, req.body) or await next()
-            case {"type": "event_callback"}:
-                return _INVALID_EVENT
-            case {"type": "workflow_step_edit"}:  # Slack has retired these
-                return BoltResponse(status=HTTPStatus.NOT_FOUND)
-        return await next()
 
 
 async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
@@ -98,38 +76,43 @@ async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> Bol
     return answer
 
 
-def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
-    model: type[BaseModel]
+def _answer_odd(ctx: HandlerContext, body: Json) -> BoltResponse | None:
+    """Return the answer to a request of a shape on which Bolt's own matchers raise."""
     match body:
-        case {"type": "view_submission"}:
-            model = ViewSubmission
-        case {"type": "block_actions"}:
-            model = BlockAction
-        case {"type": "block_suggestion"}:
-            model = OptionsRequest
-        case {"type": "shortcut" | "message_action"}:
-            model = ShortcutPayload
-        case {"type": "event_callback"}:  # one that is not needed: Slack must not send it again
-            return BoltResponse(status=HTTPStatus.OK)
-        case {"command": _}:
-            model = SlashCommand
-        case _:
+        case (
+            {"type": "view_submission", "view": {"type": "modal", "callback_id": str()}}
+            | {"type": "block_actions", "actions": [{"action_id": str()}, *_]}
+            | {"type": "shortcut" | "message_action", "callback_id": str()}
+            | {"type": "event_callback", "event": {"type": str()}}
+        ):
             return None
+        case {"type": "view_submission" | "block_actions" | "shortcut" | "message_action"}:
+            return _answer_unhandled(ctx, body)
+        case {"type": "event_callback"}:
+            return _INVALID_EVENT
+        case {"type": "workflow_step_edit"}:  # Slack has retired these
+            return _NO_ANSWER
+    return None
+
+
+def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
+    kind = "command" if "command" in body else str(body.get("type"))
+    if kind == "event_callback":  # one that is not needed: Slack must not send it again
+        return BoltResponse(status=HTTPStatus.OK)
+    if kind not in _PEOPLES:
+        return None
     try:
-        payload = read(model, body)
+        match read(_PEOPLES[kind], body):
+            case (
+                ViewSubmission(view=View(callback_id=unknown))
+                | OptionsRequest(action_id=unknown)
+                | SlashCommand(command=unknown)
+                | ShortcutPayload(callback_id=unknown)
+            ):
+                return answer_error(ctx, UnknownAction(unknown), body)
     except InvalidPayload as error:
         return answer_error(ctx, error, body)
-    match payload:
-        case ViewSubmission(view=view):
-            return answer_error(ctx, UnknownAction(view.callback_id), body)
-        case (
-            OptionsRequest(action_id=unknown)
-            | SlashCommand(command=unknown)
-            | ShortcutPayload(callback_id=unknown)
-        ):
-            return answer_error(ctx, UnknownAction(unknown), body)
-        case _:  # an element whose changes are not needed
-            return BoltResponse(status=HTTPStatus.OK)
+    return BoltResponse(status=HTTPStatus.OK)  # an element whose changes are not needed
 
 
 def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
@@ -223,7 +206,6 @@ def create_app(ctx: HandlerContext, features: Sequence[Feature]) -> AsyncApp:
         attaching_function_token_enabled=False,
         logger=logging.getLogger("slack_bolt"),
     )
-    app.use(PayloadCheck(ctx))
     app.use(SenderCheck(ctx))
     app.error(partial(handle_error, ctx))
     register_listeners(app, ctx, features)
@@ -245,7 +227,7 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
 
 
 class SenderCheck(AsyncMiddleware):
-    """Answers people of other organisations, and requests of other apps, with a refusal.
+    """Refuses what people of other organisations send, other apps, and what has an odd shape.
 
     They are signed, but a channel that is shared through Slack Connect lets anybody in it use the
     app: https://docs.slack.dev/apis/slack-connect.
@@ -261,7 +243,9 @@ class SenderCheck(AsyncMiddleware):
         resp: BoltResponse,  # noqa: ARG002 - the signature is Bolt's
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
     ) -> BoltResponse:
-        """Pass on what a person of ours sends."""
+        """Pass on what a person of ours sends, and what Bolt's own matchers can read."""
+        if (odd := _answer_odd(self._ctx, req.body)) is not None:
+            return odd
         kind = req.body.get("type")
         is_event = kind == "event_callback"
         if not (is_event or "command" in req.body or "user" in req.body):

@@ -54,13 +54,11 @@ class SlackCalls:
     @contextlib.contextmanager
     def observed(self, method: str) -> Iterator[None]:
         """Observe a call of ``method``, and raise what it raises."""
-        with self._metrics.call("slack", method) as call:
+        with self._metrics.call("slack", method, outside_error):
             try:
                 yield
             except Exception as error:
-                failure = outside_error(error)
-                call.failed(failure or error)
-                self._note(method, failure)
+                self._note(method, outside_error(error))
                 raise
             self._note(method, None)
 
@@ -116,9 +114,7 @@ class _ObservedClient(AsyncWebClient):
         **arguments: Any,  # noqa: ANN401 - the SDK's
     ) -> AsyncSlackResponse:
         """Call a method of Slack's."""
-        if self._calls is None:
-            return await super().api_call(api_method, **arguments)
-        with self._calls.observed(api_method):
+        with self._calls.observed(api_method) if self._calls else contextlib.nullcontext():
             return await super().api_call(api_method, **arguments)
 
 

@@ -1,6 +1,5 @@
 """What listeners share: the bot's parts, opening views, and private answers."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
@@ -16,7 +15,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock
+from bot.clock import Clock, deadline
 from bot.errors import Outages, OutsideError, Refused, Unavailable
 from bot.kinds import Kind
 from bot.log import reference
@@ -24,10 +23,10 @@ from bot.model import Job, State
 from bot.service.client import VideoService
 from bot.slack.access import Access
 from bot.slack.client import webhook_client
-from bot.slack.directory import Background
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
+from bot.slack.payloads import BlockAction, Origin, ShortcutPayload
 from bot.slack.views.approval import approval_note
 from bot.slack.views.blocks import Json, Message, context, mrkdwn, plain, section
 from bot.slack.views.limits import (
@@ -40,6 +39,7 @@ from bot.slack.views.limits import (
 )
 from bot.slack.views.presenters import Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
+from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -50,33 +50,18 @@ _MAX_TITLE: Final = 24
 _RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
 _MAX_FAILURES: Final = 5
 _LEFT: Final = "left"
-
-
-class Answerable(Protocol):
-    """A request of a person that can be answered privately."""
-
-    @property
-    def response_url(self) -> str | None:
-        """Where Slack accepts a message, if it does."""
-
-    @property
-    def trigger_id(self) -> str:
-        """What opens a modal, for three seconds."""
-
-    @property
-    def is_outside_conversations(self) -> bool:
-        """Whether it comes from no conversation, so that a modal has to show the answer."""
-
-    @property
-    def reply_thread_ts(self) -> str | None:
-        """The thread in which the answer is seen, if that is not the channel."""
+Answerable: TypeAlias = Origin | BlockAction | ShortcutPayload
+"""A request of a person that can be answered privately."""
 
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
     """Acknowledge a command with a message that only this user sees."""
-    if isinstance(message, str):
-        message = Message(message, ())
+    message = _message(message)
     await ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
+
+
+def _message(said: Message | str) -> Message:
+    return Message(said, ()) if isinstance(said, str) else said
 
 
 def with_reference(text: str, code: str) -> str:
@@ -84,20 +69,33 @@ def with_reference(text: str, code: str) -> str:
     return f"{text} If it keeps happening, give {OPERATOR} this code: {code}"
 
 
+# What the log says, and the title and the sentence for the user; the first that fits counts.
+_NOT_STORED: Final[Sequence[tuple[type[DatabaseError], str, str, str]]] = (
+    (
+        RowUnreadable,
+        "a row cannot be read",
+        "Something went wrong",
+        f"This request is damaged, so nothing was changed. Let {OPERATOR} know.",
+    ),
+    (
+        DatabaseUncertain,
+        "not stored for certain",
+        "Something went wrong",
+        "I don't know whether this was saved. Try again: nothing is started twice.",
+    ),
+    # Not that nothing was started: an earlier copy of this request may have been saved.
+    (
+        DatabaseError,
+        "not stored",
+        "Not saved",
+        "This couldn't be saved. Please try again in a moment.",
+    ),
+)
+
+
 def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
     """Log that the database failed a request; return a title and a sentence for the user."""
-    title = "Something went wrong"
-    match error:
-        case RowUnreadable():
-            logged = "a row cannot be read"
-            text = f"This request is damaged, so nothing was changed. Let {OPERATOR} know."
-        case DatabaseUncertain():
-            logged = "not stored for certain"
-            text = "I don't know whether this was saved. Try again: nothing is started twice."
-        case _:
-            logged, title = "not stored", "Not saved"
-            # Not that nothing was started: an earlier copy of this request may have been saved.
-            text = "This couldn't be saved. Please try again in a moment."
+    _, logged, title, text = next(each for each in _NOT_STORED if isinstance(error, each[0]))
     _LOG.error(logged, extra={"reference": code, "reason": str(error)})
     return title, text
 
@@ -156,7 +154,7 @@ class HandlerContext:
     presenters: Presenters
     client: AsyncWebClient
     session: aiohttp.ClientSession
-    background: Background
+    background: BackgroundTasks
     clock: Clock
     timings: Timings
     admins: frozenset[str]
@@ -178,17 +176,16 @@ class HandlerContext:
         """Return the command of a kind of job, as people type it."""
         return f"/{self.command_prefix}{kind}"
 
-    async def is_admin(self, user: str, deadline: float | None = None) -> bool:
+    async def is_admin(self, user: str, until: float | None = None) -> bool:
         """Return whether a user is an admin: one of ``ADMIN_USERS``.
 
-        Where that names nobody, the workspace's owners and admins are, if Slack says so by the
-        deadline, by the event loop's clock: by default after ``person_timeout``.
+        Where that names nobody, the workspace's owners and admins are, if Slack says so ``until``
+        then, by the event loop's clock: by default for ``person_timeout``.
         """
         if self.admins:
             return user in self.admins
-        wait_s = self.timings.person_timeout.total_seconds()
-        by_default = asyncio.get_running_loop().time() + wait_s
-        return await self.access.is_workspace_admin(user, deadline or by_default)
+        until = until or deadline(self.timings.person_timeout)
+        return await self.access.is_workspace_admin(user, until)
 
     async def may_press(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
@@ -205,8 +202,7 @@ class HandlerContext:
 
     def service_deadline(self) -> float:
         """Return until when an answer may wait for the service, by the event loop's clock."""
-        loop = asyncio.get_running_loop()
-        return loop.time() + self.timings.service_deadline.total_seconds()
+        return deadline(self.timings.service_deadline)
 
     async def open_form(
         self, kind: str, user: str, channel: str, trigger_id: str, view: Json
@@ -224,10 +220,10 @@ class HandlerContext:
             trigger_id: of the command, the button or the shortcut.
             view: the form.
         """
-        deadline = asyncio.get_running_loop().time() + self.timings.person_timeout.total_seconds()
+        until = deadline(self.timings.person_timeout)
         self.access.prepare(user, channel)
         limits, left = self.store.limits.current, self.store.limits.left(user, self.clock.now())
-        if refusal := await self.access.early_refusal(limits, kind, user, channel, deadline):
+        if refusal := await self.access.early_refusal(limits, kind, user, channel, until):
             return refusal
         if spent := next((each for each in left if not each.number), None):
             who = self.access.admin_mentions
@@ -262,8 +258,6 @@ class HandlerContext:
         Slack accepts it at the request's ``response_url`` for 30 minutes. A global shortcut and a
         click in Home have none: there a modal shows it. For a click in a modal nothing is sent.
         """
-        if isinstance(message, str):
-            message = Message(message, ())
         if request.response_url is not None:
             self.background.spawn(
                 self._respond(request.response_url, message, request.reply_thread_ts)
@@ -273,8 +267,7 @@ class HandlerContext:
 
     async def show_notice(self, trigger_id: str, message: Message | str) -> None:
         """Show a message in a modal, for a request that no message can answer."""
-        if isinstance(message, str):
-            message = Message(message, ())
+        message = _message(message)
         shown: Json = {
             "type": "modal",
             "title": plain("Replica Videos", _MAX_TITLE),
@@ -308,12 +301,10 @@ class HandlerContext:
     async def _respond(
         self, response_url: str, message: Message | str, thread_ts: str | None = None
     ) -> None:
-        if isinstance(message, str):
-            message = Message(message, ())
         answer: Json = {"response_type": "ephemeral", "replace_original": False}
         if thread_ts is not None:  # else it is shown in the channel
             answer["thread_ts"] = thread_ts
-        await self._send(response_url, message, answer)
+        await self._send(response_url, _message(message), answer)
 
     async def replace_original(self, response_url: str, message: Message) -> None:
         """Replace the message that was clicked.

@@ -1,45 +1,40 @@
 """What Slack says about people, channels and user groups: asked in the background, and kept."""
 
 import asyncio
+import contextlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused
-from bot.slack.errors import translated
+from bot.errors import OutsideError, Refused, Unavailable
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.payloads import Payload
 from bot.slack.rate_limits import MethodLimits
 from bot.slack.views.limits import GroupProblem, Membership
+from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
 _T = TypeVar("_T")
+_A = TypeVar("_A", bound="Answer")
 _MAX_KEPT: Final = 10_000
 _USERS: Final = "users.info"
-_METHOD: Final = "usergroups.users.list"
+CONVERSATIONS: Final = "conversations.info"
+_GROUPS: Final = "usergroups.users.list"
 # Also for a group that was disabled: without include_disabled, it is as if there were none.
 _GONE: Final = "no_such_subteam"
 _DAY_S: Final = 24 * 60 * 60
+# Slack does not let a bot see a private channel that it is not in. It cannot post there either.
+HIDDEN: Final = "channel_not_found"
 NO_SCOPE: Final = "missing_scope"
 # https://docs.slack.dev/reference/methods/users.info#errors
 NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
 """The codes with which Slack says that a person is not of the workspace."""
-
-
-class Background(Protocol):
-    """Runs work that no request waits for."""
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work``; a process that stops waits for it."""
-
-    def spawn_at(
-        self, clock: Clock, at: datetime, work: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        """Run ``work`` at a time by ``clock``; a process that stops before that drops it."""
 
 
 class Lookups(Generic[_T]):
@@ -56,7 +51,7 @@ class Lookups(Generic[_T]):
     def __init__(
         self,
         ask: Callable[[str], Awaitable[_T | None]],
-        background: Background,
+        background: BackgroundTasks,
         clock: Clock,
         max_age: timedelta,
     ) -> None:
@@ -89,11 +84,9 @@ class Lookups(Generic[_T]):
         """
         self.prepare(key, max_age)
         if (asking := self._asking.get(key)) is not None:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
                     await asking.wait()
-            except TimeoutError:
-                pass
         return self.known(key)
 
     async def fresh(self, key: str, deadline: float, max_age: timedelta) -> _T | None:
@@ -118,13 +111,15 @@ class Lookups(Generic[_T]):
         return answer is not None and abs(self._clock.now() - answer[0]) <= max_age
 
 
-class Person(Payload):
-    """What users.info says of a person: https://docs.slack.dev/reference/objects/user-object.
-
-    Where Slack says nothing, ``error`` is the code why.
-    """
+class Answer(Payload):
+    """What Slack says; where it refuses that, ``error`` alone, its code."""
 
     error: str = ""
+
+
+class Person(Answer):
+    """What users.info says of a person: https://docs.slack.dev/reference/objects/user-object."""
+
     team_id: str = Field(default="", validation_alias=AliasPath("user", "team_id"))
     enterprise_id: str = Field(
         default="", validation_alias=AliasPath("user", "enterprise_user", "enterprise_id")
@@ -159,79 +154,26 @@ class Person(Payload):
         return self.display_name or self.real_name
 
 
-class _Channel(Payload):
-    """The answer of conversations.info, as far as it is a name."""
+class Channel(Answer):
+    """What conversations.info says: https://docs.slack.dev/reference/objects/conversation-object."""
 
     name: str = Field(default="", validation_alias=AliasPath("channel", "name"))
+    is_ext_shared: bool = Field(
+        default=False, validation_alias=AliasPath("channel", "is_ext_shared")
+    )
+    is_pending_ext_shared: bool = Field(
+        default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
+    )
+    """Those who join later read what was posted before."""
+    is_private: bool = Field(default=True, validation_alias=AliasPath("channel", "is_private"))
+
+    @property
+    def is_read_outside(self) -> bool:
+        """Whether people of other organisations read it, or may soon."""
+        return self.is_ext_shared or self.is_pending_ext_shared
 
 
-class Directory:
-    """The people that Slack was asked about, and the names of channels.
-
-    All deadlines are by the event loop's clock.
-    """
-
-    def __init__(
-        self, client: AsyncWebClient, background: Background, clock: Clock, timings: Timings
-    ) -> None:
-        self._client = client
-        self._timings = timings
-        max_age = timings.person_max_age
-        self._limits = MethodLimits(clock, max_age)
-        self._people = Lookups(self._look_up_person, background, clock, max_age)
-        self._channels = Lookups(self._look_up_channel, background, clock, max_age)
-
-    def prepare(self, user: str) -> None:
-        """Have Slack asked about a person of whom nothing fresh is known."""
-        self._people.prepare(user)
-
-    def known(self, user: str) -> Person | None:
-        """Return what Slack said last about a person, without asking."""
-        return self._people.known(user)
-
-    async def person(self, user: str, deadline: float) -> Person | None:
-        """Return what Slack says about a person, or at the deadline the last it said, if any."""
-        return await self._people.get(user, deadline)
-
-    async def fresh_person(self, user: str, deadline: float) -> Person | None:
-        """Return what Slack has said lately about a person; None if it does not by the deadline."""
-        return await self._people.fresh(user, deadline, self._timings.person_max_age)
-
-    async def names(self, ids: Iterable[str], deadline: float) -> dict[str, str]:
-        """Return the names of those people and channels whose names are known by the deadline."""
-        asked = sorted(ids)
-        found = await asyncio.gather(*(self._name(each, deadline) for each in asked))
-        return {id_: name for id_, name in zip(asked, found, strict=True) if name}
-
-    async def _name(self, mentioned: str, deadline: float) -> str | None:
-        if mentioned.startswith(("C", "G")):
-            return await self._channels.get(mentioned, deadline)
-        person = await self._people.get(mentioned, deadline, self._timings.name_max_age)
-        return None if person is None else person.name
-
-    async def _look_up_person(self, user: str) -> Person | None:
-        if self._limits.until(_USERS) is not None:
-            return None
-        try:
-            async with translated(self._timings.call_timeout):
-                return Person.model_validate((await self._client.users_info(user=user)).data)
-        except Refused as error:
-            is_answer = error.code in NOT_OURS or error.code == NO_SCOPE
-            return Person(error=error.code) if is_answer else None
-        except OutsideError as error:
-            self._limits.note(_USERS, error)
-            return None
-
-    async def _look_up_channel(self, channel: str) -> str | None:
-        try:
-            async with translated(self._timings.call_timeout):
-                answer = await self._client.conversations_info(channel=channel)
-                return _Channel.model_validate(answer.data).name or None
-        except OutsideError:
-            return None
-
-
-class _Members(Payload):
+class _Members(Answer):
     """The answer of usergroups.users.list, which comes whole: there are no pages.
 
     https://docs.slack.dev/reference/methods/usergroups.users.list
@@ -240,43 +182,83 @@ class _Members(Payload):
     users: frozenset[str]
 
 
-class UserGroups:
-    """The user groups that Slack was asked about."""
+class Directory:
+    """The people, channels and user groups that Slack was asked about.
+
+    All deadlines are by the event loop's clock.
+    """
 
     def __init__(
-        self, client: AsyncWebClient, background: Background, clock: Clock, timings: Timings
+        self, client: AsyncWebClient, background: BackgroundTasks, clock: Clock, timings: Timings
     ) -> None:
         self._client = client
         self._timings = timings
         max_age = timings.person_max_age
-        self._limits = MethodLimits(clock, max_age)
-        self._members = Lookups(self._look_up, background, clock, max_age)
+        self.limits = MethodLimits(clock, max_age)
+        self.people = Lookups(self._look_up_person, background, clock, max_age)
+        self.channels = Lookups(self._look_up_channel, background, clock, max_age)
+        self._members = Lookups(self._look_up_group, background, clock, max_age)
 
-    async def of(self, user: str, groups: Iterable[str], deadline: float) -> Membership:
-        """Return which of these groups a person is in, as far as that is known by the deadline.
+    async def names(self, ids: Iterable[str], deadline: float) -> dict[str, str]:
+        """Return the names of those people and channels whose names are known by the deadline."""
+        asked = sorted(ids)
+        found = await asyncio.gather(*(self._name(each, deadline) for each in asked))
+        return {id_: name for id_, name in zip(asked, found, strict=True) if name}
 
-        ``deadline`` is by the event loop's clock.
-        """
+    async def _name(self, mentioned: str, deadline: float) -> str | None:
+        found: Channel | Person | None
+        if mentioned.startswith(("C", "G")):
+            found = await self.channels.get(mentioned, deadline)
+        else:
+            found = await self.people.get(mentioned, deadline, self._timings.name_max_age)
+        return None if found is None else found.name
+
+    async def membership(self, user: str, groups: Iterable[str], deadline: float) -> Membership:
+        """Return which of these groups a person is in, as far as that is known by the deadline."""
         ids = sorted(groups)
         found = await asyncio.gather(*(self._members.get(each, deadline) for each in ids))
-        problems = [GroupProblem.NO_ANSWER] if None in found else []
-        problems += [GroupProblem.HIDDEN] if GroupProblem.HIDDEN in found else []
+        problem = None
+        if None in found:
+            problem = GroupProblem.NO_ANSWER
+        elif any(each and each.error not in {"", _GONE} for each in found):
+            problem = GroupProblem.HIDDEN
         inside = frozenset(
-            each
-            for each, members in zip(ids, found, strict=True)
-            if isinstance(members, frozenset) and user in members
+            id_
+            for id_, group in zip(ids, found, strict=True)
+            if group and not group.error and user in group.users
         )
-        return Membership(inside, problems[0] if problems else None)
+        return Membership(inside, problem)
 
-    async def _look_up(self, group: str) -> frozenset[str] | GroupProblem | None:
-        if self._limits.until(_METHOD) is not None:
+    async def _look_up_person(self, user: str) -> Person | None:
+        found = await self._ask(Person, _USERS, lambda: self._client.users_info(user=user))
+        return found if found and found.error in {"", NO_SCOPE, *NOT_OURS} else None
+
+    async def _look_up_channel(self, channel: str) -> Channel | None:
+        found = await self._ask(
+            Channel, CONVERSATIONS, lambda: self._client.conversations_info(channel=channel)
+        )
+        return found if found and found.error in {"", NO_SCOPE, HIDDEN} else None
+
+    async def _look_up_group(self, group: str) -> _Members | None:
+        return await self._ask(
+            _Members, _GROUPS, lambda: self._client.usergroups_users_list(usergroup=group)
+        )
+
+    async def _ask(
+        self, model: type[_A], method: str, call: Callable[[], Awaitable[AsyncSlackResponse]]
+    ) -> _A | None:
+        """Return what Slack says; None if it does not answer, or asks to wait."""
+        if self.limits.until(method) is not None:
             return None
         try:
             async with translated(self._timings.call_timeout):
-                answer = await self._client.usergroups_users_list(usergroup=group)
-                return _Members.model_validate(answer.data).users
+                return model.model_validate((await call()).data)
         except Refused as error:
-            return frozenset() if error.code == _GONE else GroupProblem.HIDDEN
+            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != NO_SCOPE:
+                # The workspace refuses the app: the same question again gets no other answer.
+                paused = Unavailable(error.reason, retry_after=self._timings.pause)
+                self.limits.note(method, paused)
+            return cast("_A", model.model_construct(error=error.code))
         except OutsideError as error:
-            self._limits.note(_METHOD, error)
+            self.limits.note(method, error)
             return None

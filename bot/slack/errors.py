@@ -9,7 +9,7 @@ were seen.
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from enum import StrEnum
 from http import HTTPStatus
@@ -128,32 +128,24 @@ async def translated(time_limit: timedelta, outages: Outages | None = None) -> A
         Uncertain: it may have been done.
     """
     try:
-        async with _translated(time_limit):
+        async with asyncio.timeout(time_limit.total_seconds()):
             yield
-    except OutsideError as error:
-        if outages is not None and error.cause:
-            outages.failed(error.cause)
-        elif outages is not None and isinstance(error, Refused):
-            outages.answered()
-        raise
+    except Exception as error:
+        failure = error if isinstance(error, OutsideError) else outside_error(error)
+        if outages is not None and failure is not None:
+            if failure.cause:
+                outages.failed(failure.cause)
+            elif isinstance(failure, Refused):
+                outages.answered()
+        if failure is None or failure is error:
+            raise
+        # The text of Slack's error may quote what people wrote: it must not get into a traceback.
+        raise failure from (None if isinstance(error, SlackApiError) else error)
     if outages is not None:
         outages.answered()
 
 
-@asynccontextmanager
-async def _translated(time_limit: timedelta) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(time_limit.total_seconds()):
-            yield
-    except Exception as error:
-        failure = outside_error(error)
-        if failure is None:
-            raise
-        # The text of Slack's error may quote what people wrote: it must not get into a traceback.
-        raise failure from (None if isinstance(error, SlackApiError) else error)
-
-
-def outside_error(error: Exception) -> OutsideError | None:
+def outside_error(error: BaseException) -> OutsideError | None:
     """Return what an exception of a call to Slack means; None if it is not about the call."""
     match error:
         case SlackApiError():
@@ -189,11 +181,7 @@ def _failure(error: SlackApiError) -> OutsideError:
 
 
 def _retry_after(response: object) -> timedelta | None:
-    headers = getattr(response, "headers", {})
-    for name, value in headers.items():
-        if name.lower() == "retry-after":
-            try:
-                return timedelta(seconds=max(0, int(value)))
-            except (ValueError, OverflowError):
-                return None
+    named = {name.lower(): value for name, value in getattr(response, "headers", {}).items()}
+    with suppress(KeyError, ValueError, OverflowError):
+        return timedelta(seconds=max(0, int(named["retry-after"])))
     return None

@@ -10,14 +10,14 @@ from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
-from bot.errors import Outage, Outages, OutsideError, Refused
+from bot.errors import Outages, OutsideError, Refused
 from bot.model import Installation
 from bot.slack.client import SlackCalls
-from bot.slack.directory import Background
 from bot.slack.errors import translated
 from bot.slack.payloads import Payload
 from bot.slack.scopes import granted_scopes
 from bot.store import DatabaseError, Store
+from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -78,21 +78,24 @@ class InstallationSource:
         client: AsyncWebClient,
         calls: SlackCalls,
         store: Store,
-        background: Background,
+        background: BackgroundTasks,
         *,
         command_prefix: str,
         clock: Clock,
         timings: Timings,
     ) -> None:
         self._client = client
-        self._calls = calls
+        self.calls = calls
+        """They show whether Slack answers, and accepts the token."""
         self._store = store
         self._background = background
         self._command_prefix = command_prefix
         self._clock = clock
         self._timings = timings
-        self._uninstalled = False
-        self._current: Installation | None = None
+        self.is_uninstalled = False
+        """Whether Slack said so, and no token has worked since: nothing is sent."""
+        self.current: Installation | None = None
+        """What is known of it now."""
         self._learned = False
         self._learning: asyncio.Event | None = None
         self._failed = False
@@ -106,29 +109,9 @@ class InstallationSource:
         Raises:
             DatabaseError: it cannot be read.
         """
-        self._current = await self._store.installation.fetch()
+        self.current = await self._store.installation.fetch()
         if await self._store.installation.is_uninstalled():
-            self._uninstalled = True
-
-    @property
-    def is_uninstalled(self) -> bool:
-        """Whether Slack said so, and no token has worked since: nothing is sent."""
-        return self._uninstalled
-
-    @property
-    def token_refusal(self) -> str:
-        """The code with which Slack refuses the token; "" if it does not, as far as is known."""
-        return self._calls.refusal
-
-    @property
-    def outage(self) -> Outage | None:
-        """The time without an answer of Slack, if that goes on."""
-        return self._calls.outages.current
-
-    @property
-    def last_answer(self) -> datetime | None:
-        """When Slack answered last, since the start."""
-        return self._calls.outages.last_answer
+            self.is_uninstalled = True
 
     async def uninstalled(self) -> None:
         """Send nothing until a token works again, also after the next start.
@@ -143,44 +126,37 @@ class InstallationSource:
                 "its new token in SLACK_BOT_TOKEN"
             )
         self._learned = False  # the next request shows that it is installed
-        self._uninstalled = True
-        self._calls.in_doubt.set()
+        self.is_uninstalled = True
+        self.calls.in_doubt.set()
 
     async def run(self) -> None:
         """Ask Slack again now and then while it is not known that it accepts the token."""
         never = asyncio.Event()
         while True:
-            await self._clock.wait(self._calls.in_doubt)
+            await self._clock.wait(self.calls.in_doubt)
             timings = self._timings
             wait = timings.recheck_installation if self.is_uninstalled else timings.recheck_side
             await self._clock.wait(never, self._clock.now() + wait)
-            if self._calls.in_doubt.is_set():
+            if self.calls.in_doubt.is_set():
                 self.learn()
 
     def refresh(self) -> None:
         """Ask Slack whether it answers, if nothing has shown that for a while."""
         now, interval = self._clock.now(), self._timings.recheck_side
-        moments = (self._asked_at, self.last_answer)
+        moments = (self._asked_at, self.calls.outages.last_answer)
         recent = [each for each in moments if each and abs(now - each) < interval]
         if not recent and not self.is_of_other_team and not self.is_uninstalled:
             self.learn()
-
-    @property
-    def current(self) -> Installation | None:
-        """What is known of it now, without asking."""
-        return self._current
 
     async def get(self) -> Installation | None:
         """Return the installation; wait for Slack for a moment if it is not known yet."""
         if not self._learned:
             self.learn()
-        if self._current is None and self._learning is not None:
-            try:
+        if self.current is None and self._learning is not None:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timings.installation_timeout.total_seconds()):
                     await self._learning.wait()
-            except TimeoutError:
-                pass
-        return self._current
+        return self.current
 
     def learn(self) -> None:
         """Ask Slack in the background, unless that is under way."""
@@ -191,14 +167,14 @@ class InstallationSource:
 
     async def _learn(self, done: asyncio.Event) -> None:
         try:
-            found = await fetch_installation(self._client, self._timings, self._calls.outages)
+            found = await fetch_installation(self._client, self._timings, self.calls.outages)
             self._compare(found, await self._store.installation.save(found))
-            self._calls.in_doubt.clear()
+            self.calls.in_doubt.clear()
             self._failed = False
         except (OutsideError, DatabaseError) as error:
-            self._calls.in_doubt.set()
+            self.calls.in_doubt.set()
             await self._ask_store()
-            is_logged = isinstance(error, OutsideError) and bool(error.cause or self.token_refusal)
+            is_logged = isinstance(error, OutsideError) and bool(error.cause or self.calls.refusal)
             if not self._failed and not is_logged:  # each request asks again
                 self._failed = True
                 _LOG.warning("the workspace is not known", extra={"reason": str(error)})
@@ -210,7 +186,7 @@ class InstallationSource:
         """Send nothing if another copy of the bot was told that the app is uninstalled."""
         with contextlib.suppress(DatabaseError):
             if await self._store.installation.is_uninstalled():
-                self._uninstalled = True
+                self.is_uninstalled = True
 
     def _compare(self, found: Installation, before: Installation | None) -> None:
         """Take over what Slack says, unless it contradicts what is stored."""
@@ -218,7 +194,7 @@ class InstallationSource:
         is_ours = before is None or before.team_id == found.team_id
         if is_ours and self.is_uninstalled:
             _LOG.info("the Slack app is installed again")
-            self._uninstalled = False
+            self.is_uninstalled = False
             self._store.wake_senders()
         if before is not None and before.team_id != found.team_id:
             _LOG.error(
@@ -238,4 +214,4 @@ class InstallationSource:
                 "Connected to %s as @%s. Type /%svideo in Slack.",
                 *(found.team_name, found.bot_name, self._command_prefix),
             )
-        self._current = found
+        self.current = found

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from bot.clock import Clock
-from bot.store import ANY, Alarm, Claimed, Database, Topic, soonest
+from bot.store import ANY, Claimed, Database, Topic, soonest
 from bot.timings import Timings
 
 _MAX_HOMES: Final = 1000  # more than a workspace has open; the least recently opened is forgotten
@@ -37,12 +37,9 @@ class OpenHomes:
         self._interval = timings.home_interval
         self._kept_for = timings.home_kept_for
         self._homes: dict[str, OpenHome] = {}  # the least recently opened first
-        database.subscribe(Topic.HOMES, self._on_change)
-
-    @property
-    def due(self) -> Alarm:
+        self.due = database.event(Topic.HOMES)
         """Set when one may have become due."""
-        return self._database.event(Topic.HOMES)
+        database.subscribe(Topic.HOMES, self._on_change)
 
     async def open(self, user: str, page: int = 0) -> None:
         """Have a user's Home tab published on this page, and whenever it changes."""

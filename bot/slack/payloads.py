@@ -34,7 +34,12 @@ def without_surrogates(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(without_surrogates)]
-_LIST_OR_NOTHING: Final = BeforeValidator(lambda value: value if isinstance(value, list) else [])
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 # Nothing depends on it: what is no text is left out.
 Lenient = Annotated[Text, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
 """A text that can be stored and sent."""
@@ -278,19 +283,24 @@ class Origin(_OfMessage):
         return self.kind == "shortcut" or self.view_kind == "home"
 
 
-class ShortcutPayload(_OfMessage):
+class _OfPerson(Payload):
+    """A request of a person."""
+
+    user: Id = Field(validation_alias=AliasPath("user", "id"))
+
+
+class ShortcutPayload(_OfMessage, _OfPerson):
     """A shortcut: that of a message has the message and where it is, a global one neither.
 
     https://docs.slack.dev/reference/interaction-payloads/shortcuts-payload
     """
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     callback_id: Text
     trigger_id: Id
     response_url: Text | None = None
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     text: Text = Field(default="", validation_alias=AliasPath("message", "text"))
-    files: Annotated[list[Any], _LIST_OR_NOTHING] = Field(
+    files: Annotated[list[Any], BeforeValidator(_list)] = Field(
         default_factory=list, validation_alias=AliasPath("message", "files")
     )
 
@@ -320,10 +330,9 @@ class ShortcutPayload(_OfMessage):
         return self.parent_ts or self.ts
 
 
-class BlockAction(_OfMessage):
+class BlockAction(_OfMessage, _OfPerson):
     """A button that was clicked, or an element of a modal that was changed."""
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
     value: Text = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
@@ -384,37 +393,26 @@ class View(Payload):
         return found
 
 
-class ViewSubmission(Payload):
+class ViewSubmission(_OfPerson):
     """A modal that was submitted."""
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     trigger_id: Text = ""
     view: View
 
 
-class OptionsRequest(Payload):
+class OptionsRequest(_OfPerson):
     """A request for the options of a type-ahead field."""
 
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id
     value: Text = ""
     view: View | None = None
 
 
 def _value(element: dict[str, Any]) -> str:
-    for field in ("value", "selected_conversation"):
-        if isinstance(value := element.get(field), str):
-            return value
-    for field in ("selected_users", "selected_conversations"):
-        if isinstance(ids := element.get(field), list):
-            return " ".join(each for each in ids if isinstance(each, str))
-    if isinstance(options := element.get("selected_options"), list):
-        values = [each.get("value") for each in options if isinstance(each, dict)]
-        return " ".join(value for value in values if isinstance(value, str))
-    if isinstance(files := element.get("files"), list):
-        ids = [each.get("id") for each in files if isinstance(each, dict)]
-        return next((each for each in ids if isinstance(each, str)), "")
-    option = element.get("selected_option")
-    if isinstance(option, dict) and isinstance(value := option.get("value"), str):
-        return value
-    return ""
+    """Return what was entered or chosen in an element: it has one of these."""
+    texts = [element.get(name) for name in ("value", "selected_conversation")]
+    texts += _list(element.get("selected_users")) + _list(element.get("selected_conversations"))
+    chosen = [element.get("selected_option"), *_list(element.get("selected_options"))]
+    chosen += _list(element.get("files"))
+    texts += [each.get("value", each.get("id")) for each in chosen if isinstance(each, dict)]
+    return " ".join(text for text in texts if isinstance(text, str))

@@ -79,9 +79,9 @@ class RateLimits:
 
     def current(self) -> dict[Limited, datetime]:
         """Return the limits, each with the time of its next call."""
-        now = self._clock.now()
+        now, longest = self._clock.now(), self._timings.max_wait
         self._next_calls = {
-            limited: at if self._is_ahead(at) else min(at, now)
+            limited: at if is_ahead(at, now, longest) else min(at, now)
             for limited, at in self._next_calls.items()
             if now - at < _FORGET_AFTER
         }
@@ -105,13 +105,11 @@ class RateLimits:
     @property
     def paused_until(self) -> datetime | None:
         """Until when no call is made; None if calls are."""
-        return self._paused_until if self._is_ahead(self._paused_until) else None
+        until, now = self._paused_until, self._clock.now()
+        return until if is_ahead(until, now, self._timings.max_wait) else None
 
     def resume(self) -> None:
         """End the pause: a call succeeded."""
         if self._paused_until is not None:
             _LOG.info("Slack accepts messages again")
             self._paused_until = None
-
-    def _is_ahead(self, until: datetime | None) -> bool:
-        return is_ahead(until, self._clock.now(), self._timings.max_wait)

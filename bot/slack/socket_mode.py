@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -75,7 +75,6 @@ class SocketMode:
         self._current: _Connection | None = None
         self._connections: set[_Connection] = set()
         self._receivers = BackgroundTasks()
-        self._answers = BackgroundTasks()
         self.last_received_at: datetime | None = None
         """When the last message of Slack came, if only a ping."""
 
@@ -110,8 +109,8 @@ class SocketMode:
     async def stop(self, timeout: timedelta) -> None:  # noqa: ASYNC109 - closes them at the end
         """Take no more envelopes, answer those that came for at most ``timeout``, and close."""
         await self._receivers.stop(timedelta(0))
-        await self._answers.stop(timeout)
-        await asyncio.gather(*(each.close() for each in tuple(self._connections)))
+        await asyncio.gather(*(each.answers.stop(timeout) for each in self._connections))
+        await asyncio.gather(*(each.close() for each in self._connections))
         self._connections.clear()
 
     async def _connect(self) -> "_Connection":
@@ -169,7 +168,7 @@ class SocketMode:
                     timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
                 )
                 handler.client.current_session = socket
-                connection = _Connection(handler, socket, self._take, self._note_received)
+                connection = _Connection(handler, socket, self)
                 self._receivers.spawn(connection.receive())
                 await connection.wait_for_hello()
             stack.pop_all()
@@ -199,19 +198,18 @@ class SocketMode:
 
     async def _retire(self, connection: "_Connection") -> None:
         """Close a connection that was replaced, once its envelopes are answered."""
-        await connection.idle()
+        await connection.answers.settled()
         await connection.close()
         self._connections.discard(connection)
 
-    def _note_received(self) -> None:
+    def note_received(self) -> None:
+        """Note that something came on a connection."""
         self.last_received_at = self._clock.now()
 
-    def _take(self, connection: "_Connection", request: SocketModeRequest) -> None:
-        self._answers.spawn(self._answer(connection, request))
-
-    async def _answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
+    async def answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
+        """Answer an envelope on the connection that it came on."""
         began = time.perf_counter()
-        with self._priority.request(), connection.answering():
+        with self._priority.request():
             try:
                 await connection.handler.handle(connection.handler.client, request)
             except ConnectionError:
@@ -228,22 +226,19 @@ class _Connection:
         self,
         handler: AsyncSocketModeHandler,
         socket: ClientWebSocketResponse,
-        take: Callable[["_Connection", SocketModeRequest], None],
-        note_received: Callable[[], None],
+        owner: SocketMode,
     ) -> None:
         self.handler = handler
         self.replace = asyncio.Event()
         """Set when another connection is needed: Slack says so, or this one has ended."""
         self.reason = ""
         """Slack's reason to end it, if it said one."""
+        self.answers = BackgroundTasks()
+        """To its envelopes."""
         self._socket = socket
-        self._take = take
-        self._note_received = note_received
+        self._owner = owner
         self._is_greeted = False
         self._greeted_or_ended = asyncio.Event()
-        self._in_progress = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     @property
     def is_open(self) -> bool:
@@ -260,7 +255,7 @@ class _Connection:
         """Take what comes, until the connection ends."""
         try:
             async for message in self._socket:
-                self._note_received()
+                self._owner.note_received()
                 if message.type is WSMsgType.PING:
                     await self._socket.pong(message.data)
                 elif message.type is WSMsgType.TEXT:
@@ -280,22 +275,6 @@ class _Connection:
         await self._greeted_or_ended.wait()
         if not self._is_greeted:
             raise Unavailable("Slack said no hello.", cause=self.reason or self.cause)
-
-    @contextlib.contextmanager
-    def answering(self) -> Iterator[None]:
-        """Answer an envelope meanwhile."""
-        self._in_progress += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._in_progress -= 1
-            if not self._in_progress:
-                self._idle.set()
-
-    async def idle(self) -> None:
-        """Wait until no envelope is being answered."""
-        await self._idle.wait()
 
     async def close(self) -> None:
         """Close it, in little more than a second."""
@@ -317,8 +296,7 @@ class _Connection:
             case {"type": str(), "envelope_id": str(), "payload": dict(payload)} if isinstance(
                 payload.get("event", {}), dict
             ):
-                self._take(
-                    self, SocketModeRequest(message["type"], message["envelope_id"], payload)
-                )
+                request = SocketModeRequest(message["type"], message["envelope_id"], payload)
+                self.answers.spawn(self._owner.answer(self, request))
             case _:
                 _LOG.error("a message of Slack cannot be read: it is no envelope")

@@ -16,16 +16,14 @@ from urllib.parse import parse_qsl
 
 from bot.kinds import Kind
 from bot.kinds.answers import id_of
-from bot.service.client import CODINGS, decompress
+from bot.service.client import CODINGS, GZIP_OR_ZLIB
 
 MAX_BYTES: Final = 256 * 1024
 """Of a body, before and after decompression; the rest is not looked at."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_MAX_DEPTH: Final = 8
 _MAX_NODES: Final = 5_000
 _MAX_FORM_FIELDS: Final = 1_000
 _MAX_MATCHES: Final = 100
-_MAX_EMBEDDED: Final = 8  # texts that are JSON themselves
 _ANY_ID: Final = "id"
 _OPENING: Final = ("{", "[")
 
@@ -94,7 +92,7 @@ def _pattern(fields: Iterable[str]) -> re.Pattern[str]:
 def _content(body: bytes, encoding: str) -> bytes:
     if encoding.strip().lower() in CODINGS or body.startswith(_GZIP_MAGIC):
         with suppress(zlib.error):  # else it is taken as it is
-            return decompress(body, MAX_BYTES)[0]
+            return zlib.decompressobj(GZIP_OR_ZLIB).decompress(body, MAX_BYTES)
     return body
 
 
@@ -113,20 +111,17 @@ def _form(text: str) -> dict[str, str] | None:
 
 
 def _objects(roots: list[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the objects in some JSON values, level by level, within limits."""
-    waiting = deque((root, 0) for root in roots)
-    nodes = embedded = 0
-    while waiting and nodes < _MAX_NODES:
-        value, depth = waiting.popleft()
-        nodes += 1
+    """Yield the objects in some JSON values, level by level, also those that are texts there."""
+    waiting = deque(roots)
+    for _ in range(_MAX_NODES):
+        if not waiting:
+            return
+        value = waiting.popleft()
         if isinstance(value, str) and value.lstrip().startswith(_OPENING):
-            embedded += 1
-            if embedded <= _MAX_EMBEDDED:
-                with suppress(ValueError, RecursionError):
-                    waiting.append((json.loads(value), depth + 1))
+            with suppress(ValueError, RecursionError):
+                waiting.append(json.loads(value))
         elif isinstance(value, dict):
             yield value
-        if depth < _MAX_DEPTH and isinstance(value, dict | list):
-            children = value.values() if isinstance(value, dict) else value
-            room = max(0, _MAX_NODES - nodes - len(waiting))
-            waiting.extend((child, depth + 1) for child in islice(children, room))
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)

@@ -11,17 +11,15 @@ memory of all unfinished requests together. tests/web/test_connections.py fails 
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
 
 from aiohttp import StreamReader, hdrs, web
-
-if sys.platform != "win32":
-    import resource
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -29,7 +27,6 @@ _LOG: Final = logging.getLogger(__name__)
 _KEEP_ALIVE_S: Final = 75.0
 # The limit on open files that the process asks for. Half of them may be connections.
 _MAX_OPEN_FILES: Final = 4096
-_MAX_OPEN_FILES_ON_WINDOWS: Final = 1000
 _BACKLOG: Final = 128
 # Slack and the proxy in front send about 20. Small headers take 50 times their size in memory.
 _MAX_HEADERS: Final = 64
@@ -76,7 +73,12 @@ class LimitedServer:
         server.request_handler = _answering(server.request_handler)
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._connect, host, port, backlog=_BACKLOG)
+            self._listener = await loop.create_server(
+                lambda: _Connection(server, self._connections, self._receive_timeout_s),
+                host,
+                port,
+                backlog=_BACKLOG,
+            )
         except OSError:
             await self._runner.cleanup()
             raise
@@ -119,11 +121,9 @@ class LimitedServer:
             raise web.HTTPBadRequest from None
         return bytes(body)
 
-    @contextlib.contextmanager
-    def protect(self, request: web.Request) -> Iterator[None]:
+    def protect(self, request: web.Request) -> AbstractContextManager[None]:
         """Do not close the request's connection to make room for others."""
-        with self._connections.protect(_connection_of(request)):
-            yield
+        return self._connections.protect(_connection_of(request))
 
     @web.middleware
     async def _on_request(
@@ -138,12 +138,6 @@ class LimitedServer:
         if response.status >= HTTPStatus.BAD_REQUEST or not request.content.is_eof():
             response.force_close()
         return response
-
-    def _connect(self) -> web.RequestHandler:
-        """Return the protocol of a new connection."""
-        server = self._runner.server
-        assert server is not None  # noqa: S101 - start() sets it up
-        return _Connection(server, self._connections, self._receive_timeout_s)
 
 
 class _Connections:
@@ -338,8 +332,6 @@ def _allowed_open_files() -> int:
 
     Systems start a process with a low limit that it may raise itself.
     """
-    if sys.platform == "win32":
-        return _MAX_OPEN_FILES_ON_WINDOWS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -153,6 +153,15 @@ class _Shared(Generic[_T]):
             return result
 
 
+async def _told(answer: Awaitable[_T]) -> _T | None:
+    """Return what the database says; None if it does not in time."""
+    try:
+        async with asyncio.timeout(_DATABASE_TIMEOUT_S):
+            return await answer
+    except (DatabaseError, TimeoutError):
+        return None
+
+
 class Readiness:
     """Reports on the parts of the bot.
 
@@ -221,12 +230,8 @@ class Readiness:
 
     async def _measure(self) -> bytes:
         await self.report()
-        try:
-            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
-                figures = await self._store.backlog.figures(self._clock.now())
-        except (DatabaseError, TimeoutError):
-            pass  # the report says so
-        else:
+        figures = await _told(self._store.backlog.figures(self._clock.now()))
+        if figures is not None:  # else the report says so
             self._metrics.set_jobs(figures.jobs)
             for queue, due in figures.due.items():
                 self._metrics.set_queue(queue, due, figures.oldest_due[queue])
@@ -245,24 +250,21 @@ class Readiness:
 
     def _slack_check(self) -> Check:
         slack = self._slack
-        seen = {"last_success": _shown(slack.last_answer)}
-        if slack.is_uninstalled:
-            reason = "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN"
-            return Check(ok=False, reason=reason, details=seen, stops=True)
-        if slack.token_refusal:
-            reason = (
-                f"Slack refuses SLACK_BOT_TOKEN ({slack.token_refusal}): install the app again and "
-                "copy its Bot User OAuth Token"
-            )
-            return Check(ok=False, reason=reason, details=seen, stops=True)
-        if slack.is_of_other_team:
-            reason = (
-                "SLACK_BOT_TOKEN belongs to another workspace than the database: use that "
-                "workspace's token, or another database"
-            )
-            return Check(ok=False, reason=reason, details=seen, stops=True)
-        if slack.outage is not None:
-            return self._out("Slack", "SLACK_API_URL", slack.outage, seen)
+        seen = {"last_success": _shown(slack.calls.outages.last_answer)}
+        reasons = {
+            "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN": (
+                slack.is_uninstalled
+            ),
+            f"Slack refuses SLACK_BOT_TOKEN ({slack.calls.refusal}): install the app again and "
+            "copy its Bot User OAuth Token": bool(slack.calls.refusal),
+            "SLACK_BOT_TOKEN belongs to another workspace than the database: use that "
+            "workspace's token, or another database": slack.is_of_other_team,
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                return Check(ok=False, reason=reason, details=seen, stops=True)
+        if (outage := slack.calls.outages.current) is not None:
+            return self._out("Slack", "SLACK_API_URL", outage, seen)
         return Check(ok=True, details=seen)
 
     async def _service_status(self) -> Check:
@@ -270,7 +272,7 @@ class Readiness:
         outage = service.outages.current
         seen: dict[str, object] = {"last_success": _shown(service.outages.last_answer)}
         if outage is not None:
-            seen["waiting"] = await self._waiting()
+            seen["waiting"] = await _told(self._store.jobs.count_waiting_for_service())
             return self._out("the video service", "VIDEO_API_URL", outage, seen)
         closed = [name for name, is_closed in self._service_gates().items() if is_closed]
         seen |= {"held_back_by": closed, "next_try": _shown(service.next_credit_try)}
@@ -278,14 +280,6 @@ class Readiness:
             if name in closed:
                 return Check(ok=False, reason=reason, details=seen)
         return Check(ok=True, details=seen)
-
-    async def _waiting(self) -> int | None:
-        """Return how many requests wait for the service; None if it cannot be found out now."""
-        try:
-            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
-                return await self._store.jobs.count_waiting_for_service()
-        except (DatabaseError, TimeoutError):
-            return None
 
     def _out(self, side: str, setting: str, outage: Outage, seen: Mapping[str, object]) -> Check:
         cause = clause_of(outage.cause, self._timings.call_timeout) or "it does not work"
@@ -316,10 +310,8 @@ class Readiness:
         )
 
     async def _work(self) -> Check:
-        try:
-            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
-                oldest = await self._store.backlog.oldest_due(self._clock.now())
-        except (DatabaseError, TimeoutError):
+        oldest = await _told(self._store.backlog.oldest_due(self._clock.now()))
+        if oldest is None:
             return Check(ok=False, reason="it is not known what is due: see database")
         details = {
             "oldest_due_job_s": round(oldest["jobs"].total_seconds()),
@@ -342,7 +334,7 @@ class Readiness:
         slack = self._slack
         return {
             "uninstalled": slack.is_uninstalled,
-            "slack_token": bool(slack.token_refusal),
+            "slack_token": bool(slack.calls.refusal),
             **{f"service_{name}": closed for name, closed in self._service_gates().items()},
         }
 

@@ -42,7 +42,7 @@ _NOT_KEPT: Final = {hdrs.CACHE_CONTROL: "no-store"}
 _LOG_INTERVAL: Final = timedelta(minutes=1)  # between two log lines
 
 
-class WebServer:
+class WebServer(LimitedServer):
     """Answers what Slack signed and what comes with a callback's token, and nothing else.
 
     A signed request that comes again is handled again: what it changes is kept from happening twice
@@ -89,25 +89,9 @@ class WebServer:
         app.router.add_get("/healthz", self._on_health)
         app.router.add_get("/readyz", self._on_ready)
         app.router.add_get("/metrics", self._on_metrics)
-        self._server = LimitedServer(
+        super().__init__(
             app, receive_timeout=timings.receive_timeout, shutdown_timeout=shutdown_timeout
         )
-
-    async def start(self, host: str, port: int) -> int:
-        """Listen; return the port, which the system chooses where ``port`` is 0.
-
-        Raises:
-            OSError: the address cannot be used.
-        """
-        return await self._server.start(host, port)
-
-    async def serve(self) -> None:
-        """Accept connections until the server is stopped, which ends this with a cancellation."""
-        await self._server.serve()
-
-    async def stop(self) -> None:
-        """Accept no more connections, and finish the requests that are being answered."""
-        await self._server.stop()
 
     # ── Slack ─────────────────────────────────────────────────────────────────────────────────
 
@@ -122,7 +106,7 @@ class WebServer:
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         if (request.content_length or 0) > _MAX_REQUEST_BYTES:
             return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        body = await self._server.read_body(request, _MAX_REQUEST_BYTES + 1)
+        body = await self.read_body(request, _MAX_REQUEST_BYTES + 1)
         if len(body) > _MAX_REQUEST_BYTES:
             return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         # Bolt parses a body before it looks at the signature: nothing unsigned may get there.
@@ -130,7 +114,7 @@ class WebServer:
             self._wrong_signatures.add()
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         began = time.perf_counter()
-        with self._server.protect(request), self._priority.request():
+        with self.protect(request), self._priority.request():
             return await self._dispatch(request, body, began)
 
     def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
@@ -164,7 +148,7 @@ class WebServer:
         has 256 bits of randomness and cannot be guessed.
         """
         try:
-            body = await self._server.read_body(request, MAX_BYTES)
+            body = await self.read_body(request, MAX_BYTES)
         except web.HTTPException:
             body = b""
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
@@ -173,7 +157,7 @@ class WebServer:
             for kind, remote_id in self._ids.find(body, encoding, request.query).items()
             if self._mask(remote_id) == remote_id  # what holds a secret is no id
         }
-        with self._server.protect(request):
+        with self.protect(request):
             try:
                 await self._store.jobs.record_callback(
                     token_hash(request.match_info["token"]), named, self._clock.now()

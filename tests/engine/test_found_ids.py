@@ -12,7 +12,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Echo, Scenario
 from sandbox.slack_objects import Message
 from tests.modes import on_both_engines
-from tests.world import REPLICA, World
+from tests.world import World
 
 SCRIPT = 'Welcome to "Studio 7", dear friends. Today we talk about the weather.'
 WARNING = "I can't verify that this video is the one requested here. Use it anyway?"
@@ -56,16 +56,6 @@ async def _calls_back(world: World, lost: Lost, video_id: str) -> None:
     async with world.slack.session.post(lost.callback_url, data=body) as answer:
         assert answer.status == 200
     await world.settle()
-
-
-async def _made_by_hand(world: World, script: str, scenario: Scenario) -> str:
-    world.service.next_video(scenario)
-    async with world.slack.session.post(
-        f"{world.service.url}/v2/videos",
-        json={"script": script, "replica_id": REPLICA},
-        headers={"x-api-key": world.service.api_key},
-    ) as answer:
-        return str((await answer.json())["video_id"])
 
 
 async def _types(world: World, lost: Lost, remote_id: str) -> Modal:
@@ -123,7 +113,7 @@ async def test_an_id_that_is_named_again_while_it_is_read_is_not_lost(world: Wor
 
 async def test_a_callback_is_not_believed_if_the_script_is_clearly_another(world: World) -> None:
     lost = await _lost(world, None)
-    other = await _made_by_hand(world, SCRIPT.replace("weather", "news"), Scenario())
+    other = await world.make_by_hand(SCRIPT.replace("weather", "news"), Scenario())
 
     await _calls_back(world, lost, other)
     await world.advance(minutes=5)
@@ -189,7 +179,7 @@ async def test_an_id_from_a_person_is_used_at_once_if_the_script_says_the_same(
 async def test_the_warning_is_shown_again_for_another_id(world: World) -> None:
     lost = await _lost(world, RENAMED)
     [first] = world.service.videos
-    second = await _made_by_hand(world, "Anything.", RENAMED)
+    second = await world.make_by_hand("Anything.", RENAMED)
 
     form = await _types(world, lost, first)
     await form.submit({"remote_id": second})
@@ -216,7 +206,7 @@ async def test_an_id_that_cannot_be_read_now_needs_the_warning_too(world: World)
 
 async def test_a_person_is_not_believed_if_the_script_is_clearly_another(world: World) -> None:
     lost = await _lost(world, None)
-    other = await _made_by_hand(world, "Something else.", Scenario())
+    other = await world.make_by_hand("Something else.", Scenario())
 
     form = await _types(world, lost, other)
     assert "isn't the one that was requested" in form.errors["remote_id"]
@@ -283,7 +273,7 @@ async def test_what_is_days_older_than_the_request_is_not_what_it_made(
 ) -> None:
     days_ago = f"{world.clock.now() - timedelta(days=3):%a, %d %b %Y %H:%M:%S GMT}"
     overrides = {**RENAMED.overrides, "created_at": days_ago}
-    older = await _made_by_hand(world, SCRIPT, replace(RENAMED, overrides=overrides))
+    older = await world.make_by_hand(SCRIPT, replace(RENAMED, overrides=overrides))
     lost = await _lost(world, None)
 
     if by == "callback":

@@ -30,15 +30,6 @@ async def _is_asked(world: World, *, made: bool) -> Message:
     return asking
 
 
-async def _made_by_hand(world: World, script: str) -> str:
-    async with world.slack.session.post(
-        f"{world.service.url}/v2/videos",
-        json={"script": script, "replica_id": REPLICA},
-        headers={"x-api-key": world.service.api_key},
-    ) as answer:
-        return str((await answer.json())["video_id"])
-
-
 async def _gives_id(world: World, card: Message, remote_id: str, *, warned: bool = False) -> Modal:
     """Type an id; ``warned``: it cannot be verified, and the warning is confirmed."""
     await world.ana.click(world.question(card), "I found it")
@@ -129,7 +120,7 @@ async def test_a_callback_that_names_a_video_with_another_script_is_ignored(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
-    other = await _made_by_hand(world, "Something else.")
+    other = await world.make_by_hand("Something else.")
     lost = world.requests_for("create_video")[0].body
     assert isinstance(lost, dict)
 
@@ -252,7 +243,7 @@ async def test_a_wrong_id_is_refused_under_its_field(
     asking = await _is_asked(world, made=False)
     theirs = await world.request_video(world.ben)
     [taken] = world.service.videos
-    other = await _made_by_hand(world, "Something else.")
+    other = await world.make_by_hand("Something else.")
 
     form = await _gives_id(world, asking, other)
     assert "isn't the one that was requested" in form.errors["remote_id"]
@@ -302,7 +293,7 @@ async def test_a_wrong_id_that_is_checked_later_is_not_adopted(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
-    other = await _made_by_hand(world, "Something else.")
+    other = await world.make_by_hand("Something else.")
     world.service.down = True
     await _gives_id(world, asking, other, warned=True)
     world.service.down = False
@@ -318,7 +309,7 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
 ) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
-    other = await _made_by_hand(world, "Something else.")
+    other = await world.make_by_hand("Something else.")
     world.service.down = True
     await _calls_back(world, 0, video_id)
 
@@ -337,7 +328,7 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
 async def test_an_id_that_a_callback_names_replaces_one_from_the_person(world: World) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
-    other = await _made_by_hand(world, "Something else.")
+    other = await world.make_by_hand("Something else.")
     world.service.down = True
     await _gives_id(world, asking, other, warned=True)
     await _calls_back(world, 0, video_id)
@@ -520,7 +511,7 @@ async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
     await world.ana.click(world.question(card), AGAIN)
     await world.settle()
     [video_id] = world.service.videos
-    orphan = await _made_by_hand(world, "Hello, world.")
+    orphan = await world.make_by_hand("Hello, world.")
 
     async def hold_back(when: str, _: str, path: str) -> None:
         if when == "before" and path.endswith(orphan):

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
-import aiohttp
 import pytest
 from aiohttp import web
 from slack_sdk.errors import SlackApiError
@@ -65,11 +64,6 @@ class App:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def slack(clock: ManualClock) -> AsyncIterator[SandboxSlack]:
     slack = SandboxSlack(clock)
     slack.app = replace(slack.app, shortcuts=SHORTCUTS)
@@ -88,14 +82,6 @@ async def app(slack: SandboxSlack) -> AsyncIterator[App]:
     slack.request_url = f"{server.url}/slack/events"
     yield app
     await server.stop()
-
-
-@pytest.fixture
-async def client(slack: SandboxSlack) -> AsyncIterator[AsyncWebClient]:
-    async with aiohttp.ClientSession() as session:
-        yield AsyncWebClient(
-            slack.bot_token, base_url=slack.api_url, session=session, retry_handlers=[]
-        )
 
 
 @pytest.fixture

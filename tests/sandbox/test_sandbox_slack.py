@@ -57,11 +57,6 @@ class Bot:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def slack(clock: ManualClock) -> AsyncIterator[SandboxSlack]:
     slack = SandboxSlack(clock)
     await slack.start()
@@ -79,14 +74,6 @@ async def bot(slack: SandboxSlack) -> AsyncIterator[Bot]:
     slack.request_url = f"{server.url}/slack/events"
     yield bot
     await server.stop()
-
-
-@pytest.fixture
-async def client(slack: SandboxSlack) -> AsyncIterator[AsyncWebClient]:
-    async with aiohttp.ClientSession() as session:
-        yield AsyncWebClient(
-            slack.bot_token, base_url=slack.api_url, session=session, retry_handlers=[]
-        )
 
 
 @pytest.fixture

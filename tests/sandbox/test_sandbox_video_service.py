@@ -56,11 +56,6 @@ class Receiver:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def service(clock: ManualClock) -> AsyncIterator[SandboxVideoService]:
     service = SandboxVideoService(clock, pace=PACE)
     service.add_replica("r-anna", "Anna")

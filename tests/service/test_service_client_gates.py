@@ -28,11 +28,6 @@ IMPATIENT = Timings(call_timeout=timedelta(seconds=1), turn_timeout=timedelta(se
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def sandbox(clock: ManualClock) -> AsyncIterator[SandboxVideoService]:
     sandbox = SandboxVideoService(clock)
     sandbox.add_replica("r-anna", "Anna")

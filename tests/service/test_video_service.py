@@ -44,11 +44,6 @@ SHORT = Timings(call_timeout=timedelta(seconds=1))
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def sandbox(clock: ManualClock) -> AsyncIterator[SandboxVideoService]:
     sandbox = SandboxVideoService(clock, api_key=KEY)
     sandbox.add_replica("r-anna", "Anna")

@@ -14,16 +14,15 @@ import asyncio
 import io
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import IO, Final, TypeAlias, TypeVar
+from typing import IO, Final, TypeAlias
 
 from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
-from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
 from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
@@ -32,6 +31,7 @@ from bot.service.media import VideoSource, reader_of, temporary_file
 from bot.slack.client import is_slacks
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
+from bot.slack.outbox import Outbox
 from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.outbox.messages import accepted, log_fields
 from bot.slack.payloads import Payload, Shares
@@ -52,7 +52,6 @@ _Content: TypeAlias = Callable[[], IO[bytes]]
 # Times that one file is begun again, fetched or looked for in vain. With the waits between, half an
 # hour: a video's host may be down for as long as a deploy of it takes.
 _MAX_TRIES: Final = 13
-_M = TypeVar("_M", bound=Payload)
 
 
 class _Ticket(Payload):
@@ -85,7 +84,7 @@ class _NotTaken(Exception):
     """The content of a file did not get to Slack; ``str()`` says why."""
 
 
-class Uploads:
+class Uploads(Outbox):
     """Takes claimed files one step further. ``videos`` is None if no video is shown in Slack."""
 
     def __init__(
@@ -103,16 +102,18 @@ class Uploads:
         installation: InstallationSource,
         videos: VideoSource | None,
     ) -> None:
-        self._store = store
-        self._client = client
-        self._presenters = presenters
-        self._clock = clock
-        self._timings = timings
-        self._rng = rng
-        self._limits = limits
-        self._methods = methods
-        self._outages = outages
-        self._installation = installation
+        super().__init__(
+            store,
+            client,
+            presenters,
+            clock=clock,
+            timings=timings,
+            rng=rng,
+            limits=limits,
+            methods=methods,
+            outages=outages,
+            installation=installation,
+        )
         self._videos = videos
         # By role and channel, or for the workspace: until when no such file is shared there.
         self._refused_until: dict[tuple[Role, str], datetime] = {}
@@ -179,7 +180,7 @@ class Uploads:
             else:
                 await self._refused(delivery, error)
         except Unavailable as error:
-            await self._call_again(delivery, error)
+            await self._back_off(delivery, error)
         except Uncertain as error:
             _LOG.warning("a file may be shared or not", extra=log_fields(delivery, error))
             await self._hold_back(delivery)
@@ -218,7 +219,7 @@ class Uploads:
         except Refused as error:
             await self._refused(delivery, error)
         except OutsideError as error:
-            await self._call_again(delivery, error)
+            await self._back_off(delivery, error)
         else:
             return replace(delivery, file_id=file_id)
         return None
@@ -302,7 +303,7 @@ class Uploads:
                 return
             found = None
         except OutsideError as error:
-            await self._call_again(delivery, error)
+            await self._back_off(delivery, error)
             return
         if found is not None and found.is_in(delivery.channel):
             await self._shared(delivery)
@@ -355,40 +356,5 @@ class Uploads:
         wait = self._timings.back_off(delivery.refusals)
         await self._release(delivery, self._clock.now() + self._timings.jittered(wait, self._rng))
 
-    async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
-        """Make a call again that certainly shared nothing: after as long as Slack asks for."""
-        asked_for = error.retry_after if isinstance(error, Unavailable) else None
-        if asked_for is None:
-            delivery = replace(delivery, failures=delivery.failures + 1)
-        wait = self._timings.back_off(delivery.failures) if asked_for is None else asked_for
-        await self._release(delivery, self._clock.now() + self._timings.jittered(wait, self._rng))
-
-    async def _hold_back(self, delivery: Delivery) -> None:
-        """Wait before Slack is asked about a file: it may share it late."""
-        uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
-        await self._release(uncertain, self._clock.now() + self._timings.post_hold)
-
     async def _shared(self, delivery: Delivery) -> None:
         await self._release(replace(accepted(delivery), state=DeliveryState.POSTED))
-
-    async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
-        await self._store.deliveries.release(delivery, self._clock.now(), due_at)
-
-    async def _call(
-        self, model: type[_M], method: str, call: Callable[[], Awaitable[AsyncSlackResponse]]
-    ) -> _M:
-        """Return the answer to a call of a method, unless Slack asks to wait with that.
-
-        Raises:
-            Refused, Unavailable, Uncertain: there is none.
-        """
-        until = self._methods.begin(method, self._timings.call_interval)
-        if until is not None:
-            wait = max(until - self._clock.now(), timedelta(0))
-            raise Unavailable("Slack asks to wait.", retry_after=wait)
-        try:
-            async with translated(self._timings.call_timeout, self._outages):
-                return model.model_validate((await call()).data)
-        except OutsideError as error:
-            self._methods.note(method, error)
-            raise

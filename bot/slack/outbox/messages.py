@@ -1,16 +1,10 @@
 """What a delivery says, in which form, and where it goes."""
 
-import logging
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from slack_sdk.web.async_client import AsyncWebClient
-
-from bot.errors import Outages, Refused, Uncertain
 from bot.model import Delivery, Job, Role, State
-from bot.slack.errors import translated
 from bot.slack.views.approval import approval_request, people_asked
 from bot.slack.views.blocks import (
     MAX_TEXT,
@@ -29,12 +23,9 @@ from bot.slack.views.presenters import Presenter, Presenters
 from bot.slack.views.question import question, question_list
 from bot.slack.views.reply import reply
 from bot.store import Asked, Outgoing, Store
-from bot.timings import Timings
 
 # A refusal of so few bytes of text is not for their number.
 _MIN_TEXT: Final = 100
-_LOG: Final = logging.getLogger(__name__)
-_CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
 def compose(
@@ -179,30 +170,6 @@ def may_be_posted(delivery: Delivery, job: Job) -> bool:
     again: what it asks is open again.
     """
     return job.copied and delivery.sent_at is None and delivery.role is not Role.QUESTION
-
-
-async def open_conversation(
-    delivery: Delivery, client: AsyncWebClient, timings: Timings, outages: Outages
-) -> str:
-    """Return the conversation with the user of a direct message, so that it can be found there.
-
-    If the app may not open it, this is the user's id, which also accepts posts.
-
-    Raises:
-        Unavailable, Uncertain: Slack did not answer; asking again does no harm.
-    """
-    try:
-        async with translated(timings.call_timeout, outages):
-            answer = await client.conversations_open(users=delivery.channel)
-            opened = answer["channel"]["id"]
-    except Refused as error:
-        _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
-        return delivery.channel
-    except (KeyError, TypeError):
-        opened = None
-    if not isinstance(opened, str) or not _CONVERSATION.fullmatch(opened):
-        raise Uncertain("Slack's answer could not be read.")
-    return opened
 
 
 def with_names(

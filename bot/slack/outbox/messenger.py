@@ -4,25 +4,25 @@ A post that got no answer waits, is searched for by its metadata, and only then 
 Searching needs the history scopes; without them it is posted again after the wait.
 """
 
-import asyncio
 import logging
 import random
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock
+from bot.clock import Clock, deadline
 from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role, State
 from bot.service.media import VideoSource
 from bot.slack.access import Access
+from bot.slack.directory import CONVERSATIONS
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
+from bot.slack.outbox import Outbox
 from bot.slack.outbox.files import Uploads
 from bot.slack.outbox.find import CANNOT_LOOK, PostSearch, metadata_for, permalink
 from bot.slack.outbox.messages import (
@@ -34,7 +34,6 @@ from bot.slack.outbox.messages import (
     ended_outside,
     log_fields,
     may_be_posted,
-    open_conversation,
     people_named,
     placed,
     redirect,
@@ -69,7 +68,13 @@ class _Posted(Payload):
     ts: str = Field(pattern=r"^[0-9]+\.[0-9]+$")
 
 
-class Messenger:
+class _Opened(Payload):
+    """https://docs.slack.dev/reference/methods/conversations.open."""
+
+    id: str = Field(pattern=r"^[CDG][A-Z0-9]+$", validation_alias=AliasPath("channel", "id"))
+
+
+class Messenger(Outbox):
     """Takes claimed deliveries one step further.
 
     ``client`` must not retry a call by itself: a message would be posted twice. ``access`` knows
@@ -97,21 +102,23 @@ class Messenger:
         price: Price = NO_PRICE,
     ) -> None:
         self._price = price
-        self._metrics = metrics
+        super().__init__(
+            store,
+            client,
+            presenters,
+            clock=clock,
+            timings=timings,
+            rng=rng,
+            limits=RateLimits(clock, timings),
+            methods=MethodLimits(clock, timings.max_wait),
+            outages=outages,
+            installation=installation,
+        )
         self.due = store.deliveries.due
-        self._store = store
-        self._client = client
-        self._presenters = presenters
         self._access = access
         self._admins = admins
         self._admins_first = admins_first
-        self._clock = clock
-        self._timings = timings
-        self._rng = rng
-        self._limits = RateLimits(clock, timings)
-        self._methods = MethodLimits(clock, timings.max_wait)
-        self._outages = outages
-        self._installation = installation
+        self._metrics = metrics
         self._lost_posts = PostSearch(client, timings, join_channels)
         self._uploads = Uploads(
             store,
@@ -193,21 +200,17 @@ class Messenger:
 
     async def _post(self, outgoing: Outgoing) -> None:
         delivery = placed(outgoing)
-        if covering(delivery) != covering(outgoing.delivery) and self._is_limited(delivery):
+        if covering(delivery) != covering(outgoing.delivery) and (
+            covering(delivery) in self._limits.current()
+        ):
             await self._release(delivery, self._clock.now())  # it is claimed under the limit
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         person = addressee(delivery, outgoing.job)
         if delivery.channel == person and delivery.failures < _MAX_OPENINGS:
-            if (until := self._methods.begin(_OPEN, self._timings.call_interval)) is not None:
-                await self._release(delivery, until)
-                return
             try:
-                channel = await open_conversation(
-                    delivery, self._client, self._timings, self._outages
-                )
+                channel = await self._open_conversation(delivery)
             except OutsideError as error:
-                self._methods.note(_OPEN, error)
                 await self._back_off(delivery, error)
                 return
             delivery = replace(delivery, channel=channel)
@@ -249,10 +252,22 @@ class Messenger:
                 outgoing, replace(accepted(delivery), channel=posted.channel, ts=posted.ts)
             )
 
-    async def _hold_back(self, delivery: Delivery) -> None:
-        """Wait before searching for a message whose post got no answer: Slack may post it late."""
-        uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
-        await self._release(uncertain, self._clock.now() + self._timings.post_hold)
+    async def _open_conversation(self, delivery: Delivery) -> str:
+        """Return the conversation with the user of a direct message, so that it can be found there.
+
+        If the app may not open it, this is the user's id, which also accepts posts.
+
+        Raises:
+            Unavailable, Uncertain: Slack did not answer; asking again does no harm.
+        """
+        try:
+            opened = await self._call(
+                _Opened, _OPEN, lambda: self._client.conversations_open(users=delivery.channel)
+            )
+        except Refused as error:
+            _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
+            return delivery.channel
+        return opened.id
 
     async def _search_first(self, delivery: Delivery) -> None:
         """Have a message searched for before it is posted for the first time."""
@@ -266,9 +281,7 @@ class Messenger:
         try:
             if delivery.channel == addressee(delivery, outgoing.job):
                 # Posted to the user's id: it is in the conversation that this has opened.
-                channel = await open_conversation(
-                    delivery, self._client, self._timings, self._outages
-                )
+                channel = await self._open_conversation(delivery)
                 delivery = replace(delivery, channel=channel)
             ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
             if ts is not None and await self._store.deliveries.is_other(delivery, ts):
@@ -302,10 +315,8 @@ class Messenger:
         following = () if is_found else self._uploads.following(outgoing, posted)
         retried = outgoing.job.retry_of if delivery.role is Role.CARD else None
         if delivery.role is Role.REPLY and outgoing.job.state is State.SUCCEEDED:
-            timeout = self._timings.name_timeout.total_seconds()
-            deadline = asyncio.get_running_loop().time() + timeout
-            asked_at = outgoing.job.created_at
-            is_public = await self._access.is_public(delivery.channel, deadline, asked_at)
+            until, asked_at = deadline(self._timings.name_timeout), outgoing.job.created_at
+            is_public = await self._access.is_public(delivery.channel, until, asked_at)
             posted = replace(posted, public=is_public)
         now = self._clock.now()
         await self._store.deliveries.release(
@@ -443,12 +454,12 @@ class Messenger:
         None: Slack does not say; the delivery was released, to be tried again soon. What it said
         when the request was made counts for a while; an approval goes elsewhere.
         """
-        deadline = asyncio.get_running_loop().time() + self._timings.call_timeout.total_seconds()
+        latest = deadline(self._timings.call_timeout)
         asked_at = None if delivery.role is Role.APPROVAL else job.created_at
-        is_read_outside = await self._access.is_read_outside(delivery.channel, asked_at, deadline)
+        is_read_outside = await self._access.is_read_outside(delivery.channel, asked_at, latest)
         if is_read_outside is not None:
             return is_read_outside
-        if (until := self._access.asks_again_at) is not None:
+        if (until := self._access.directory.limits.until(CONVERSATIONS)) is not None:
             await self._release(delivery, until)
         elif delivery.failures < _MAX_OPENINGS or self._outages.current is not None:
             await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
@@ -463,13 +474,6 @@ class Messenger:
             await self._release(delivery, self._clock.now())
         else:
             await self._back_off(delivery, error)
-
-    async def _back_off(self, delivery: Delivery, error: OutsideError) -> None:
-        """Retry a delivery later, after as long as Slack asks for."""
-        failed = replace(delivery, failures=delivery.failures + 1)
-        asked_for = error.retry_after if isinstance(error, Unavailable) else None
-        wait = asked_for or self._timings.back_off(failed.failures)
-        await self._release(failed, self._clock.now() + self._timings.jittered(wait, self._rng))
 
     async def _leave_unregistered(self, outgoing: Outgoing) -> None:
         """Leave a message about a kind of job that is not registered, and report the kind once."""
@@ -489,12 +493,6 @@ class Messenger:
             delay = now - (job.ended_at or now)
             self._metrics.replied(job.kind, job.state.value, now - job.created_at, delay)
 
-    def _is_limited(self, delivery: Delivery) -> bool:
-        return covering(delivery) in self._limits.current()
-
-    async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
-        await self._store.deliveries.release(delivery, self._clock.now(), due_at)
-
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         """Return what a delivery says now, in the form that Slack has not refused yet."""
         job, card, retry = outgoing.job, outgoing.retry, None
@@ -503,7 +501,6 @@ class Messenger:
             is_open = card.ts is not None and not card.direct
             retry = await permalink(self._client, card, self._timings) if is_open else ""
         approvers = self._store.jobs.approvals.people(job.user)
-        deadline = asyncio.get_running_loop().time() + self._timings.name_timeout.total_seconds()
         people, limits = people_named(delivery, job, approvers), self._store.limits
         used = limits.used_in_month(self._clock.now())
         message = compose(
@@ -516,7 +513,7 @@ class Messenger:
             replica=outgoing.replica,
             retry=retry,
             listed=outgoing.listed,
-            names=await self._access.directory.names(people, deadline),
+            names=await self._access.directory.names(people, deadline(self._timings.name_timeout)),
             month=month_so_far(used, limits.current.per_month),
             price=self._price,
         )

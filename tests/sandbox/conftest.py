@@ -1,0 +1,17 @@
+"""A client of the sandbox's Slack."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SandboxSlack
+
+
+@pytest.fixture
+async def client(slack: SandboxSlack) -> AsyncIterator[AsyncWebClient]:
+    async with aiohttp.ClientSession() as session:
+        yield AsyncWebClient(
+            slack.bot_token, base_url=slack.api_url, session=session, retry_handlers=[]
+        )
