@@ -5,8 +5,9 @@ lock rows with ``FOR UPDATE``, which ``Query`` leaves out for SQLite.
 """
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -17,6 +18,8 @@ from bot.errors import OperatorError
 _ROW_LOCK: Final = re.compile(r"\bFOR UPDATE\b(?: OF \w+(?:, \w+)*)?(?: SKIP LOCKED)?")
 _LIST: Final = re.compile(r"\bEACH :(\w+)")
 _IN_LIST: Final = re.compile(r"\b(NOT )?IN \(EACH :(\w+)\)")
+_LOG: Final = logging.getLogger(__name__)
+_BEGIN_AGAIN_S: Final = 0.1
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 
 
@@ -279,11 +282,20 @@ class Notifications:
 
 
 class TransactionBase:
-    """The part of both engines' ``Transaction`` that is about one group of works."""
+    """The part of both engines' ``Transaction`` that is the same."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
         self.notified: set[tuple[Topic, str]] = set()
+
+    def all(self, query: Query, **values: Value) -> Sequence[Row]:
+        """Run a statement and return its rows."""
+        raise NotImplementedError
+
+    def one(self, query: Query, **values: Value) -> Row | None:
+        """Run a statement and return its first row; None if there is none."""
+        rows = self.all(query, **values)
+        return rows[0] if rows else None
 
     def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
         """Return what ``find`` returns, or returned for ``key`` earlier."""
@@ -316,6 +328,35 @@ async def run_until_stored(
             return await database.run(work, serial=serial)
         except DatabaseUnavailable:
             await asyncio.sleep(retry_interval.total_seconds())
+
+
+async def until_free(
+    begin: Callable[[], Awaitable[_T]],
+    not_yet: type[DatabaseError],
+    longest: timedelta,
+    waiting: str,
+) -> _T:
+    """Return what ``begin`` returns, and repeat it while it raises ``not_yet``.
+
+    ``waiting`` is logged once.
+
+    Raises:
+        DatabaseError: what it raised last, after ``longest``, or another one.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    waits = False
+    while True:
+        try:
+            return await begin()
+        except not_yet as error:
+            if loop.time() - begun >= longest.total_seconds():
+                raise
+            if not waits:
+                waits = True
+                extra = {"reason": str(error), "at_most_s": round(longest.total_seconds())}
+                _LOG.warning(waiting, extra=extra)
+        await asyncio.sleep(_BEGIN_AGAIN_S)
 
 
 async def to_its_end(closing: Coroutine[Any, Any, None]) -> None:

@@ -31,12 +31,12 @@ from bot.store.database import (
     TransactionBase,
     Value,
     to_its_end,
+    until_free,
 )
 from bot.store.migrate import migrate_sqlite, refuse_other_versions
 from bot.store.sqlite_file import (
     FileLock,
     OpenFiles,
-    beside,
     check_file,
     connect,
     describe,
@@ -45,15 +45,11 @@ from bot.store.sqlite_file import (
     is_busy,
     is_corrupt,
     is_unwritten,
-    translated,
 )
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-# Between two tries to get a file that another process has, in seconds.
-_LOCK_INTERVAL_S: Final = 0.1
 
 
 class Connection(aiosqlite.Connection):
@@ -84,32 +80,12 @@ class Connection(aiosqlite.Connection):
 @contextlib.asynccontextmanager
 async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
     """Open a database for this process alone; wait for another process until the timeout."""
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    waits = False
-    while True:
-        try:
-            lock = FileLock(path)  # not in a thread, which would have it after a cancellation
-            try:
-                await asyncio.to_thread(refuse_mixed, path)
-                await asyncio.to_thread(check_file, path)
-                await asyncio.to_thread(refuse_other_versions, path)
-                connection = Connection(partial(connect, path), iter_chunk_size=64)
-                await connection.open()
-            except BaseException:
-                lock.release()
-                raise
-            break
-        except DatabaseInUse:
-            if loop.time() - begun >= lock_timeout.total_seconds():
-                raise
-            if not waits:
-                waits = True
-                extra = {"file": str(path), "at_most_s": round(lock_timeout.total_seconds())}
-                _LOG.warning("waiting for another process to close the database", extra=extra)
-        await asyncio.sleep(_LOCK_INTERVAL_S)
-    if (waited := loop.time() - begun) > 1:
-        _LOG.info("waited for another process to close the database", extra={"s": int(waited)})
+    connection, lock = await until_free(
+        partial(_connect, path),
+        DatabaseInUse,
+        lock_timeout,
+        "waiting for another process to close the database",
+    )
     try:
         yield connection
     finally:
@@ -119,22 +95,17 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
             lock.release()
 
 
-def refuse_mixed(path: Path) -> None:
-    """Refuse a backup that was put beside the log of another file: SQLite would apply that to it.
-
-    Only for a process that has not opened it: to close a file takes SQLite's locks of it away.
-    """
-    wal = beside(path, "-wal")
-    with translated(path):
-        if not path.exists() or not wal.exists() or not wal.stat().st_size:
-            return
-        with path.open("rb") as file:
-            header = file.read(20)
-    # A file that is used with a log says so (https://sqlite.org/fileformat2.html, 1.3.3).
-    if header.startswith(b"SQLite format 3\0") and header[18:] == b"\1\1":
-        raise DatabaseCorrupt(
-            f"{wal} belongs to another file than {path}, which is a backup: move the log away."
-        )
+async def _connect(path: Path) -> tuple[Connection, FileLock]:
+    lock = FileLock(path)  # not in a thread, which would have it after a cancellation
+    try:
+        await asyncio.to_thread(check_file, path)
+        await asyncio.to_thread(refuse_other_versions, path)
+        connection = Connection(partial(connect, path), iter_chunk_size=64)
+        await connection.open()
+    except BaseException:
+        lock.release()
+        raise
+    return connection, lock
 
 
 def is_interrupted(error: Exception) -> bool:
@@ -371,11 +342,6 @@ class SQLiteDatabase(Notifications):
             refused = DatabaseError(f"the database says: {error}")
             refused.__cause__ = error
             return refused
-        if isinstance(error, StopIteration):
-            # No future takes one. A generator turns it into the same.
-            stopped = RuntimeError("a work raised StopIteration")
-            stopped.__cause__ = error
-            return stopped
         return error
 
     def _note(self, error: Exception, *, uncertain: bool) -> DatabaseError:
@@ -490,10 +456,6 @@ class _Transaction(TransactionBase):
         for name in query.lists:
             values[name] = json.dumps(values[name])
         return cast(list[Row], self._db.execute(query.sqlite, values).fetchall())
-
-    def one(self, query: Query, **values: Value) -> Row | None:
-        rows = self.all(query, **values)
-        return rows[0] if rows else None
 
     def lock(self, query: Query, **values: Value) -> None:
         """Do nothing: there is one writer."""

@@ -10,10 +10,10 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from bot.clock import Clock
-from bot.store.database import DatabaseError, Query, Row, Value
-from bot.store.migrate import tables
+from bot.store.database import Query, Row, Value
+from bot.store.migrate import table_names
 from bot.store.postgres.engine import OWN_PATH, connect_as_command, name_of_bots, steps_in_postgres
-from bot.store.postgres.errors import connect_problem, describe
+from bot.store.postgres.errors import translated
 from bot.store.snapshot import Server
 
 # Rows that are fetched at a time.
@@ -52,31 +52,10 @@ def postgres_snapshot(url: str) -> Iterator[PostgresSnapshot]:
     Raises:
         DatabaseError: it cannot be read.
     """
-    with translated_postgres(), connect_as_command(url) as connection:
+    with translated(), connect_as_command(url) as connection:
         connection.execute(_BEGIN)
         yield PostgresSnapshot(connection, name_of_bots(url))
         connection.rollback()
-
-
-@contextlib.contextmanager
-def translated_postgres(setting: str = "DATABASE_URL") -> Iterator[None]:
-    """Turn errors of the server into errors of ours, with a remedy.
-
-    ``setting`` is what has the address.
-
-    Raises:
-        DatabaseError: the server refuses something, or cannot be reached.
-    """
-    try:
-        yield
-    except psycopg.Error as error:
-        of = "" if setting == "DATABASE_URL" else f" of {setting}"
-        said = (
-            f"the database{of} cannot be used: {describe(error)}"
-            if error.sqlstate
-            else connect_problem(error).words
-        )
-        raise DatabaseError(said.replace("DATABASE_URL", setting)) from None
 
 
 _SERVER: Final = Query(
@@ -162,5 +141,5 @@ def _missing_rights(snapshot: PostgresSnapshot, server: Row) -> list[str]:
     _, pending = snapshot.migrations()
     if pending and not server["may_create"]:
         return [f"CREATE on the schema {server['schema']}"]
-    rows = snapshot.all(_MISSING_RIGHTS, tables=[*(each.name for each in tables()), "migrations"])
+    rows = snapshot.all(_MISSING_RIGHTS, tables=[*table_names(), "migrations"])
     return [row["missing"] for row in rows]
