@@ -11,7 +11,6 @@ from typing import Final
 
 from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse, to_ms
 from bot.store.migrate import MOVED, steps_in_sqlite
-from bot.store.sqlite import refuse_mixed
 from bot.store.sqlite_file import FileLock, beside, check_file, describe, is_corrupt, read_only
 
 _PAGES: Final = 1000  # copied at a time: between them, a signal is obeyed
@@ -109,7 +108,6 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
             yield db
         return
     try:
-        refuse_mixed(path)
         with read_only(path) as db:
             yield db
     finally:
@@ -129,9 +127,8 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Have the name of a file reach the disk; SQLite has done so for its content."""
-    if os.name == "posix":
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
