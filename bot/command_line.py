@@ -315,7 +315,7 @@ def move_database(source: str, target: str) -> _Run:
     import signal
 
     from bot.settings import DatabaseSettings
-    from bot.store.engines import require_psycopg, shown
+    from bot.store.engines import shown
 
     def run() -> int:
         addresses = []
@@ -330,7 +330,7 @@ def move_database(source: str, target: str) -> _Run:
                 "FROM has to be a SQLite database, such as sqlite:///bot.db, and TO a PostgreSQL "
                 "database: it goes this way only."
             )
-        require_psycopg()
+        from bot.store import postgres  # noqa: F401 - what it needs is an extra
         from bot.store.move import move
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

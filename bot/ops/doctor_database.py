@@ -96,7 +96,7 @@ def _check_file(path: Path, clock: Clock) -> Iterator[Finding]:
         yield from _check_space(folder, size)
         yield from _check_rows(found, unreadable)
         owner = find_owner(path)
-        process = "" if owner is None or owner.process is None else f" (process {owner.process})"
+        process = f" (process {owner})" if owner else ""
         yield from _check_work(None if owner is None else process, found, clock.now())
 
 

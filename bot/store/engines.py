@@ -2,34 +2,19 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.store import sqlite
-from bot.store.database import Database, DatabaseError
+from bot.store.database import Database
 from bot.store.migrate import step_names
 from bot.store.snapshot import DatabaseSnapshot, Server, sqlite_snapshot
 from bot.store.sqlite_file import check_file
 from bot.timings import Timings
 
-
-def require_psycopg() -> None:
-    """Require what the PostgreSQL engine is made with, which is an extra.
-
-    Raises:
-        DatabaseError: it is not installed.
-    """
-    try:
-        import psycopg  # noqa: F401, PLC0415 - an extra
-    except ImportError as error:
-        raise DatabaseError(
-            "PostgreSQL needs psycopg, which is not installed: install it with all that "
-            "requirements-postgres.txt lists (.venv/bin/pip install --require-hashes "
-            "--requirement requirements-postgres.txt)"
-        ) from error
+# ruff: noqa: PLC0415 - what PostgreSQL needs is an extra; without it, these imports say so
 
 
 def open_database(
@@ -38,16 +23,13 @@ def open_database(
     """Open a database with its engine."""
     if isinstance(address, Path):
         return sqlite.SQLiteDatabase.open(address, timings.lock_timeout, metrics)
-    require_psycopg()
-    from bot.store.postgres.engine import PostgresDatabase  # noqa: PLC0415 - an extra
+    from bot.store.postgres.engine import PostgresDatabase
 
     return PostgresDatabase.open(address, metrics, timings)
 
 
-def shown(address: Path | str) -> str:
-    """Return an address without user, password and options."""
-    if isinstance(address, Path):
-        return str(address)
+def shown(address: str) -> str:
+    """Return the URL of a server without user, password and options."""
     url = urlsplit(address)
     return f"postgresql://{url.netloc.rpartition('@')[2]}{url.path}"
 
@@ -60,8 +42,7 @@ async def migrate(address: Path | str) -> list[str]:
     """
     if isinstance(address, Path):
         return await sqlite.migrate(address)
-    require_psycopg()
-    from bot.store.postgres.engine import migrate  # noqa: PLC0415 - an extra
+    from bot.store.postgres.engine import migrate
 
     return await asyncio.to_thread(migrate, address)
 
@@ -80,34 +61,19 @@ def pending_migrations(address: Path | str) -> list[str]:
         return snapshot.migrations()[1]
 
 
-@contextlib.contextmanager
-def open_snapshot(address: Path | str) -> Iterator[DatabaseSnapshot]:
+def open_snapshot(
+    address: Path | str,
+) -> contextlib.AbstractContextManager[DatabaseSnapshot]:
     """Read a database as it is now; a bot may be using it.
 
     Raises:
         DatabaseError: it cannot be read.
     """
     if isinstance(address, Path):
-        with sqlite_snapshot(address) as of_file:
-            yield of_file
-        return
-    require_psycopg()
-    from bot.store.postgres.inspection import postgres_snapshot  # noqa: PLC0415 - an extra
+        return sqlite_snapshot(address)
+    from bot.store.postgres.inspection import postgres_snapshot
 
-    with postgres_snapshot(address) as of_server:
-        yield of_server
-
-
-def connected_bots(url: str) -> bool:
-    """Return whether a bot is connected to a PostgreSQL database, as far as its server says it.
-
-    Raises:
-        DatabaseError: it cannot be used.
-    """
-    require_psycopg()
-    from bot.store.postgres import inspection  # noqa: PLC0415 - an extra
-
-    return inspection.connected_bots(url)
+    return postgres_snapshot(address)
 
 
 def inspect_server(url: str, clock: Clock) -> Server:
@@ -116,7 +82,6 @@ def inspect_server(url: str, clock: Clock) -> Server:
     Raises:
         DatabaseError: it cannot be used.
     """
-    require_psycopg()
-    from bot.store.postgres import inspection  # noqa: PLC0415 - an extra
+    from bot.store.postgres import inspection
 
     return inspection.inspect_server(url, clock)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bot.store.database import Query, Row, Value
 from bot.store.migrate import steps_in_sqlite
-from bot.store.sqlite_file import read_only, translated
+from bot.store.sqlite_file import check_file, read_only, require_file, translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,10 @@ def sqlite_snapshot(path: Path) -> Iterator[SQLiteSnapshot]:
     """Read the database at ``path``, beside a bot that uses it.
 
     Raises:
-        DatabaseError: it cannot be read.
+        DatabaseError: it is not there, or cannot be read.
     """
+    require_file(path)
+    check_file(path)
     with translated(path), read_only(path) as db:
         db.execute("BEGIN")
         yield SQLiteSnapshot(db, path)

@@ -218,6 +218,19 @@ def find_writer(path: Path) -> dict[str, object]:
 # ── Checking it ───────────────────────────────────────────────────────────────────────────────
 
 
+def require_file(path: Path) -> None:
+    """Require that there is a database, for a command that makes none.
+
+    Raises:
+        DatabaseError: there is none.
+    """
+    if not path.exists():
+        raise DatabaseError(
+            f"{path} is not there: set DATABASE_URL to the bot's database, or run this in the "
+            "folder that the bot runs in."
+        )
+
+
 def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check"] = "") -> None:
     """Check that a database is one of ours and undamaged, without changing anything.
 
