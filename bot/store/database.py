@@ -7,11 +7,12 @@ lock rows with ``FOR UPDATE``, which ``Query`` leaves out for SQLite.
 import asyncio
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 
 from bot.errors import OperatorError
 
@@ -146,6 +147,8 @@ class Alarm(asyncio.Event):
 
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
+_WRITE: Final = Query("UPDATE migrations SET name = name WHERE name = 'schema'")
+
 ANY: Final = "*"
 """The subject where notifications may have been missed."""
 
@@ -157,15 +160,27 @@ class Row(Protocol):
         """Return the value of a column."""
 
 
-class Transaction(Protocol):
-    """What a work may do. Valid only inside the function that it is given to."""
+class Transaction(ABC):
+    """What a work may do. Valid only inside the function that it is given to.
 
+    Attributes:
+        notified: the topics and subjects that are notified after the commit.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+        self.notified: set[tuple[Topic, str]] = set()
+
+    @abstractmethod
     def all(self, query: Query, **values: Value) -> Sequence[Row]:
         """Run a statement and return the rows that it selects or returns."""
 
     def one(self, query: Query, **values: Value) -> Row | None:
         """Run a statement and return its first row; None if there is none."""
+        rows = self.all(query, **values)
+        return rows[0] if rows else None
 
+    @abstractmethod
     def lock(self, query: Query, **values: Value) -> None:
         """Run a statement that only locks rows, where there are several writers."""
 
@@ -174,30 +189,57 @@ class Transaction(Protocol):
 
         Works that are committed together share it. What they change is not looked at again.
         """
+        if key not in self._known:
+            self._known[key] = find()
+        return cast(_T, self._known[key])
 
     def notify(self, topic: Topic, subject: str = "") -> None:
         """Wake the workers of every process once this is committed, and tell them ``subject``."""
+        self.notified.add((topic, subject))
 
 
-class Database(Protocol):
+class Database(ABC):
     """A database that is open, with its tables up to date."""
 
-    @property
-    def is_sole_process(self) -> bool:
-        """Whether no other process can use this database while it is open here.
+    is_sole_process: ClassVar[bool]
+    """Whether no other process can use this database while it is open here.
 
-        Then every lease that is found at the start belongs to a process that has ended.
-        """
+    Then every lease that is found at the start belongs to a process that has ended.
+    """
+
+    def __init__(self) -> None:
+        self._events = {topic: Alarm() for topic in Topic}
+        self._receivers: dict[Topic, Callable[[str], None]] = {}
+        # Why nothing more is stored, from the time on that it is unusable.
+        self._broken: DatabaseError | None = None
+        self._unusable = asyncio.Event()
 
     def event(self, topic: Topic) -> Alarm:
         """Return the event that is set when ``topic`` is notified by any process."""
+        return self._events[topic]
 
     def subscribe(self, topic: Topic, receive: Callable[[str], None]) -> None:
         """Have ``receive`` called with each subject that any process notifies ``topic`` of.
 
         One may be lost: then ``receive`` is called with ``ANY``, or behind a pooler not at all.
         """
+        self._receivers[topic] = receive
 
+    def receive(self, topic: Topic, subject: str = "") -> None:
+        """Set the event of a topic, and pass its subject on, if there is one."""
+        if topic is not Topic.HOMES and subject.isdigit():
+            self._events[topic].set_at(from_ms(int(subject)))
+        else:
+            self._events[topic].set()
+        if subject and topic in self._receivers:
+            self._receivers[topic](subject)
+
+    def wake_all(self) -> None:
+        """Wake all that wait: notifications may have been missed."""
+        for topic in Topic:
+            self.receive(topic, ANY)
+
+    @abstractmethod
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
     ) -> _T:
@@ -227,7 +269,9 @@ class Database(Protocol):
         Raises:
             DatabaseError: it does not.
         """
+        await self.run(lambda tx: tx.all(_WRITE))
 
+    @abstractmethod
     async def compact(self, *, give_way: bool) -> bool:
         """Rewrite what is stored, so that nothing can be read any more that was erased or deleted.
 
@@ -246,66 +290,13 @@ class Database(Protocol):
         Raises:
             DatabaseError: always; it says why. The process should end then.
         """
+        await self._unusable.wait()
+        assert self._broken is not None  # noqa: S101 - it is set before the event
+        raise self._broken
 
+    @abstractmethod
     async def close(self) -> None:
         """Finish the works that wait, and close; later ones raise DatabaseError."""
-
-
-class Notifications:
-    """The part of both engines that passes on what works of any process have notified."""
-
-    def __init__(self) -> None:
-        self._events = {topic: Alarm() for topic in Topic}
-        self._receivers: dict[Topic, Callable[[str], None]] = {}
-
-    def event(self, topic: Topic) -> Alarm:
-        """Return the event that is set when ``topic`` is notified."""
-        return self._events[topic]
-
-    def subscribe(self, topic: Topic, receive: Callable[[str], None]) -> None:
-        """Have ``receive`` called with each subject; see ``Database.subscribe``."""
-        self._receivers[topic] = receive
-
-    def receive(self, topic: Topic, subject: str = "") -> None:
-        """Set the event of a topic, and pass its subject on, if there is one."""
-        if topic is not Topic.HOMES and subject.isdigit():
-            self._events[topic].set_at(from_ms(int(subject)))
-        else:
-            self._events[topic].set()
-        if subject and topic in self._receivers:
-            self._receivers[topic](subject)
-
-    def wake_all(self) -> None:
-        """Wake all that wait: notifications may have been missed."""
-        for topic in Topic:
-            self.receive(topic, ANY)
-
-
-class TransactionBase:
-    """The part of both engines' ``Transaction`` that is the same."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
-        self.notified: set[tuple[Topic, str]] = set()
-
-    def all(self, query: Query, **values: Value) -> Sequence[Row]:
-        """Run a statement and return its rows."""
-        raise NotImplementedError
-
-    def one(self, query: Query, **values: Value) -> Row | None:
-        """Run a statement and return its first row; None if there is none."""
-        rows = self.all(query, **values)
-        return rows[0] if rows else None
-
-    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
-        """Return what ``find`` returns, or returned for ``key`` earlier."""
-        if key not in self._known:
-            self._known[key] = find()
-        return cast(_T, self._known[key])
-
-    def notify(self, topic: Topic, subject: str = "") -> None:
-        """Have this notified after the commit."""
-        self.notified.add((topic, subject))
 
 
 async def run_until_stored(

@@ -18,17 +18,16 @@ import aiosqlite
 
 from bot.metrics import Metrics
 from bot.store.database import (
+    Database,
     DatabaseCorrupt,
     DatabaseError,
     DatabaseInUse,
     DatabaseUnavailable,
     DatabaseUncertain,
-    Notifications,
     Query,
     Row,
     Topic,
     Transaction,
-    TransactionBase,
     Value,
     to_its_end,
     until_free,
@@ -127,7 +126,6 @@ def is_log_emptied(db: sqlite3.Connection) -> bool:
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 64
 _LOCK_TIMEOUT: Final = Timings().lock_timeout
-_WRITE: Final = Query("UPDATE migrations SET name = name")
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +166,7 @@ class _Done:
     """The seconds that each commit of a change took, and whether it waited for the disk."""
 
 
-class SQLiteDatabase(Notifications):
+class SQLiteDatabase(Database):
     """A file that no other bot has open.
 
     Works wait in one queue and are committed in groups, in one transaction in the connection's
@@ -178,6 +176,8 @@ class SQLiteDatabase(Notifications):
     once a change has reached it: one that a power cut may undo proves nothing. A file that is
     damaged is not used any more: even its record of paid calls may be wrong.
     """
+
+    is_sole_process = True
 
     def __init__(
         self, connection: Connection, path: Path, files: OpenFiles, metrics: Metrics
@@ -192,7 +192,6 @@ class SQLiteDatabase(Notifications):
         self._arrived = asyncio.Event()
         self._closing = False
         self._problem: DatabaseError | None = None
-        self._unusable = asyncio.Event()
         self._syncs = True
         self._gives_way = False
         self._committer = asyncio.create_task(self._commit_groups())  # noqa: TID251 - see close
@@ -224,11 +223,6 @@ class SQLiteDatabase(Notifications):
             finally:
                 await to_its_end(database.close())
 
-    @property
-    def is_sole_process(self) -> bool:
-        """Whether no other process can use this database: always, it is locked."""
-        return True
-
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
     ) -> _T:
@@ -236,18 +230,14 @@ class SQLiteDatabase(Notifications):
         del serial
         if self._closing:
             raise DatabaseError("the database is closed")
-        if self._unusable.is_set() and self._problem is not None:
-            raise self._problem
+        if self._broken is not None:
+            raise self._broken
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Call(work, durable, answer))
         self._arrived.set()
         if self._gives_way:
             self._connection.interrupt_now()
         return await answer
-
-    async def check(self) -> None:
-        """Return if a change reaches the disk, which others may not need for a while."""
-        await self.run(lambda tx: tx.all(_WRITE))
 
     async def compact(self, *, give_way: bool) -> bool:
         """Rewrite the file and empty its log; see ``Database.compact``.
@@ -265,12 +255,6 @@ class SQLiteDatabase(Notifications):
             raise
         finally:
             self._gives_way = False
-
-    async def watch(self) -> None:
-        """Wait until the database cannot be used any more, and raise why."""
-        await self._unusable.wait()
-        assert self._problem is not None  # noqa: S101 - it is set before the event
-        raise self._problem
 
     async def close(self) -> None:
         """Finish the works that wait; later ones raise DatabaseError."""
@@ -302,6 +286,7 @@ class SQLiteDatabase(Notifications):
                 "ended unexpectedly. Restart the bot."
             )
             self._problem.__cause__ = error
+            self._broken = self._problem
             self._unusable.set()
         for call in (*self._group, *self._waiting):
             if not call.answer.done():
@@ -310,8 +295,8 @@ class SQLiteDatabase(Notifications):
 
     async def _commit(self, group: Sequence[_Call]) -> None:
         """Run the works of a group and answer their callers."""
-        if self._unusable.is_set():
-            done = _Done([(None, self._problem)] * len(group))  # it is damaged
+        if self._broken is not None:
+            done = _Done([(None, self._broken)] * len(group))  # it is damaged
         else:
             done = await self._connection.run(partial(self._run_group, group))
         answers = [(result, error and self._for_caller(error)) for result, error in done.outcomes]
@@ -356,6 +341,7 @@ class SQLiteDatabase(Notifications):
             _LOG.error("the database does not work", extra=extra)
         self._problem = problem
         if is_corrupt(error):
+            self._broken = problem
             self._unusable.set()
         return problem
 
@@ -394,7 +380,8 @@ class SQLiteDatabase(Notifications):
         try:
             self._wait_for_disk(db, wanted=durable)
             db.execute("BEGIN IMMEDIATE")
-            outcomes: list[_Outcome] = [(call.work(tx), None) for call in group]
+            # A generator makes another error of StopIteration, which no future takes.
+            outcomes = list[_Outcome]((call.work(tx), None) for call in group)
             wrote = db.total_changes > before
             began = time.perf_counter()
             db.execute("COMMIT")
@@ -445,7 +432,7 @@ class SQLiteDatabase(Notifications):
             self._syncs = wanted
 
 
-class _Transaction(TransactionBase):
+class _Transaction(Transaction):
     """The engine's ``Transaction``; what it notifies is sent after the commit."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

@@ -299,10 +299,12 @@ def reached_limit(
     """
     if open_jobs >= limits.open_per_user:
         return LimitReached(Limit.OPEN_PER_USER, limits.open_per_user)
-    for limit, maximum, so_far in _compared(limits, used):
-        if maximum is not None and so_far >= maximum:
-            return LimitReached(limit, maximum, _resets_at(limit, now))
-    return None
+    reached = [each for each in requests_left(limits, used, now) if not each.number]
+    return (
+        LimitReached(reached[0].limit, reached[0].maximum, reached[0].resets_at)
+        if reached
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,27 +319,19 @@ class Left:
 
 def requests_left(limits: Limits, used: Row, now: datetime) -> list[Left]:
     """Return what each limit of a day or month leaves to a user; ``used`` as above."""
+    tomorrow = _day_start(now) + timedelta(days=1)
+    next_month = month_start(month_start(now) + timedelta(days=31))
+    compared = (
+        (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["day_of_user"], tomorrow),
+        (Limit.PER_DAY, limits.per_day, used["day_of_all"], tomorrow),
+        (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, used["month_of_user"], next_month),
+        (Limit.PER_MONTH, limits.per_month, used["month_of_all"], next_month),
+    )
     return [
-        Left(limit, max(0, maximum - so_far), maximum, _resets_at(limit, now))
-        for limit, maximum, so_far in _compared(limits, used)
+        Left(limit, max(0, maximum - so_far), maximum, resets_at)
+        for limit, maximum, so_far, resets_at in compared
         if maximum is not None
     ]
-
-
-def _compared(limits: Limits, used: Row) -> Sequence[tuple[Limit, int | None, int]]:
-    """Return each limit of a day or month, its number, and how much of it is used."""
-    return (
-        (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["day_of_user"]),
-        (Limit.PER_DAY, limits.per_day, used["day_of_all"]),
-        (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, used["month_of_user"]),
-        (Limit.PER_MONTH, limits.per_month, used["month_of_all"]),
-    )
-
-
-def _resets_at(limit: Limit, now: datetime) -> datetime:
-    if limit in {Limit.PER_USER_PER_MONTH, Limit.PER_MONTH}:
-        return month_start(month_start(now) + timedelta(days=31))
-    return _day_start(now) + timedelta(days=1)
 
 
 # ── What admins change ────────────────────────────────────────────────────────────────────────
@@ -490,14 +484,9 @@ def fetch_changes(tx: Transaction) -> tuple[dict[str, LimitChange], list[RowUnre
 
 def changed(settings: Limits, changes: Mapping[str, LimitChange]) -> Limits:
     """Return the limits of the settings with what was changed of them."""
-    if not changes:
-        return settings
-    fields = {_CHANGEABLE[name].field: _read(each) for name, each in changes.items()}
+    known = {name: _CHANGEABLE[name] for name in changes}
+    fields = {each.field: each.read(changes[name].value) for name, each in known.items()}
     return replace(settings, **fields)
-
-
-def _read(change: LimitChange) -> Any:  # noqa: ANN401 - a number or ids
-    return _CHANGEABLE[change.name].read(change.value)
 
 
 def written(value: int | frozenset[str] | None) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -175,7 +175,7 @@ async def test_an_ordinary_form_is_one_transaction_of_at_most_five_statements(
         tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
     ) as database:
         counting = _Counting(database)
-        jobs = Store(counting, TIMINGS).jobs
+        jobs = Store(cast(Database, counting), TIMINGS).jobs
         ran = []
         for number in range(3):
             counting.counts.clear()
@@ -192,7 +192,7 @@ async def test_forms_that_are_stored_together_read_what_they_share_once(tmp_path
         tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
     ) as database:
         counting = _Counting(database)
-        store = Store(counting, TIMINGS)
+        store = Store(cast(Database, counting), TIMINGS)
         requests = (Request(f"V{n}", "video", {"script": "Hi"}, "U1", "C1") for n in range(20))
         await asyncio.gather(*(store.jobs.submit(each, NOW) for each in requests))
     # The first one may be stored before the others have come.

@@ -24,16 +24,15 @@ from psycopg.rows import DictRow, dict_row
 from bot.metrics import Metrics
 from bot.store.database import (
     ANY,
+    Database,
     DatabaseCorrupt,
     DatabaseError,
     DatabaseUnavailable,
     DatabaseUncertain,
-    Notifications,
     Query,
     Row,
     Topic,
     Transaction,
-    TransactionBase,
     Value,
     to_its_end,
     until_free,
@@ -190,7 +189,8 @@ class Link:
         )
         try:
             self.execute(begin)
-            results = [work(tx) for work in works]
+            # A generator makes another error of StopIteration, which no future takes.
+            results = list[Any](work(tx) for work in works)
             committing, began = True, time.perf_counter()
             answer = self.execute("COMMIT").statusmessage
             seconds = time.perf_counter() - began
@@ -225,7 +225,7 @@ class Link:
         return self._connection.execute(statement, values)
 
 
-class _Transaction(TransactionBase):
+class _Transaction(Transaction):
     """The engine's ``Transaction``; what it notifies is sent after the commit."""
 
     def __init__(self, link: Link) -> None:
@@ -707,10 +707,9 @@ _RECONNECT_S: Final = 0.1
 _MAX_RECONNECT_S: Final = 1.0
 # From a connection that the server refused, while others work, to the next try.
 _REFUSED_PAUSE_S: Final = 5.0
-_WRITE: Final = Query("UPDATE migrations SET name = name WHERE name = 'schema'")
 
 
-class PostgresDatabase(Notifications):
+class PostgresDatabase(Database):
     """A database on a server, which several processes may use at the same time.
 
     Works wait in one queue. Each connection takes a group of them, and runs it in one transaction.
@@ -720,6 +719,8 @@ class PostgresDatabase(Notifications):
     the server is away, works wait for ``max_database_wait``, then they fail at once.
     """
 
+    is_sole_process = False
+
     def __init__(self, url: str, metrics: Metrics, timings: Timings) -> None:
         super().__init__()
         self._metrics = metrics
@@ -728,9 +729,6 @@ class PostgresDatabase(Notifications):
         self._is_closing = asyncio.Event()
         # What was logged, until a commit succeeds.
         self._problem: str | None = None
-        # Why nothing more is stored.
-        self._broken: DatabaseError | None = None
-        self._unusable = asyncio.Event()
         self._is_back = asyncio.Event()
         self._is_back.set()
         # Why works fail at once: the server is away for long.
@@ -776,11 +774,6 @@ class PostgresDatabase(Notifications):
         finally:
             await to_its_end(database.close())
 
-    @property
-    def is_sole_process(self) -> bool:
-        """Whether no other process can use this database: never, leases run out."""
-        return False
-
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
     ) -> _T:
@@ -805,20 +798,10 @@ class PostgresDatabase(Notifications):
                     await self.run(work, durable=False)
         return self._notifications
 
-    async def check(self) -> None:
-        """Return if a change reaches the disk."""
-        await self.run(lambda tx: tx.all(_WRITE))
-
     async def compact(self, *, give_way: bool) -> bool:
         """Return True: the server's own vacuum frees what was erased."""
         del give_way
         return True
-
-    async def watch(self) -> None:
-        """Wait until the database cannot be used any more: a server that is away may come back."""
-        await self._unusable.wait()
-        assert self._broken is not None  # noqa: S101 - it is set before the event
-        raise self._broken
 
     async def close(self) -> None:
         """Finish the works that wait; later ones raise DatabaseError.
