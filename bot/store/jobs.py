@@ -314,6 +314,7 @@ _ACTIONS: Final = {
     Settlement.APPROVED: AuditAction.APPROVED,
     Settlement.DECLINED: AuditAction.DECLINED,
     Settlement.CANCELLED: AuditAction.CANCELLED,
+    Settlement.UNANSWERED: AuditAction.EXPIRED,
 }
 _COUNT: Final = Query(
     """
@@ -1275,12 +1276,12 @@ class Jobs(DueRows):
                 return False
             if release_woken(tx, job, to_ms(now)):
                 return False
-            failure = Failure.UNANSWERED
             if job.state is State.WAITING_FOR_APPROVAL:
                 failure = Failure.NOT_APPROVED
-                record(tx, AuditAction.EXPIRED, user=None, at=to_ms(now), job_id=job.id)
-                self._notify_approvers(tx)
-            settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
+                self._settle(tx, job, Settlement.UNANSWERED, None, now=to_ms(now))
+            else:
+                failure = Failure.UNANSWERED
+                settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
             return end(tx, _failed(job, failure), self._trainings, to_ms(now))
 
         return await self._database.run(work, serial=True)
