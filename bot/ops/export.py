@@ -12,11 +12,17 @@ from typing import IO, Final
 
 from bot.errors import OperatorError
 from bot.links import only_hosts
-from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms
+from bot.store.database import (
+    DatabaseError,
+    DatabaseSnapshot,
+    Query,
+    Row,
+    RowUnreadable,
+    from_ms,
+)
 from bot.store.due import number, optional_text, reading, text
 from bot.store.engines import open_snapshot
 from bot.store.job_rows import job_from
-from bot.store.snapshot import DatabaseSnapshot
 
 Record = dict[str, str | int | bool | None]
 """A line of an export. Times are ISO 8601, UTC."""

@@ -7,8 +7,10 @@ lock rows with ``FOR UPDATE``, which ``Query`` leaves out for SQLite.
 import asyncio
 import logging
 import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -198,6 +200,30 @@ class Transaction(ABC):
         self.notified.add((topic, subject))
 
 
+@dataclass(slots=True, eq=False)
+class Call:
+    """A work that waits for its turn, and the future of its caller."""
+
+    work: Callable[[Transaction], Any]
+    durable: bool
+    serial: bool
+    answer: asyncio.Future[Any]
+    alone: bool = False
+    """Whether it runs in a transaction of its own."""
+    tries: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    def succeed(self, result: object) -> None:
+        """Answer the caller, who may have been cancelled."""
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        """Answer the caller with an error, whose cause says nothing of what is stored."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
 class Database(ABC):
     """A database that is open, with its tables up to date."""
 
@@ -213,6 +239,9 @@ class Database(ABC):
         # Why nothing more is stored, from the time on that it is unusable.
         self._broken: DatabaseError | None = None
         self._unusable = asyncio.Event()
+        # Why works fail until it can be used again.
+        self._away: DatabaseError | None = None
+        self._is_closing = asyncio.Event()
 
     def event(self, topic: Topic) -> Alarm:
         """Return the event that is set when ``topic`` is notified by any process."""
@@ -239,7 +268,6 @@ class Database(ABC):
         for topic in Topic:
             self.receive(topic, ANY)
 
-    @abstractmethod
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
     ) -> _T:
@@ -262,6 +290,17 @@ class Database(ABC):
             DatabaseError: nothing was stored: the statement is wrong, or the database is closed.
             Exception: what ``work`` raised; nothing was stored.
         """
+        if self._is_closing.is_set():
+            raise DatabaseError("the database is closed")
+        if error := self._broken or self._away:
+            raise type(error)(str(error)) from error.__cause__
+        call = Call(work, durable, serial, asyncio.get_running_loop().create_future())
+        self._add(call)
+        return cast(_T, await call.answer)
+
+    @abstractmethod
+    def _add(self, call: Call) -> None:
+        """Have a work run after those that wait."""
 
     async def check(self) -> None:
         """Return if what is stored now reaches the disk: this writes to find out.
@@ -297,6 +336,44 @@ class Database(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Finish the works that wait, and close; later ones raise DatabaseError."""
+
+
+class DatabaseSnapshot(Protocol):
+    """What can be read of a database. Nothing is changed or created."""
+
+    def migrations(self) -> tuple[list[str], list[str]]:
+        """Return the migrations that are done, and those that the next start applies.
+
+        Raises:
+            DatabaseError: another version made the database, and this one cannot use it.
+        """
+
+    def all(self, query: Query, **values: Value) -> Iterator[Row]:
+        """Run a query and return its rows, read as they are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server, read without changing anything."""
+
+    version: str
+    number: int
+    """Its version as 160004 for 16.4."""
+    size_bytes: int
+    """Of the database."""
+    is_local: bool
+    """Whether the connection does not leave this machine."""
+    is_encrypted: bool
+    is_verified: bool
+    """Whether the server's certificate is compared with its name."""
+    is_read_only: bool
+    bots: int
+    """How many connections bots have to the database."""
+    ahead: timedelta
+    """How far this machine's clock is ahead of the server's; negative if it is behind."""
+    precision: timedelta
+    """By how much ``ahead`` may be wrong."""
+    missing_rights: Sequence[str]
 
 
 async def run_until_stored(

@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.store import sqlite
-from bot.store.database import Database
-from bot.store.migrate import step_names
-from bot.store.snapshot import DatabaseSnapshot, Server, sqlite_snapshot
-from bot.store.sqlite_file import check_file
+from bot.store.database import Database, DatabaseSnapshot, Query, Row, Server, Value
+from bot.store.migrate import step_names, steps_in_sqlite
+from bot.store.sqlite_file import check_file, read_only, require_file, translated
 from bot.timings import Timings
 
 # ruff: noqa: PLC0415 - what PostgreSQL needs is an extra; without it, these imports say so
@@ -61,6 +62,36 @@ def pending_migrations(address: Path | str) -> list[str]:
         return snapshot.migrations()[1]
 
 
+class _SQLiteSnapshot:
+    """A ``DatabaseSnapshot`` of a file."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+
+    def migrations(self) -> tuple[list[str], list[str]]:
+        """Return the migrations that are done, and those that are pending."""
+        return steps_in_sqlite(self._db, self._path)
+
+    def all(self, query: Query, **values: Value) -> Iterator[Row]:
+        """Run a query and return its rows, read as they are needed."""
+        return self._db.execute(query.sqlite, values)
+
+
+@contextlib.contextmanager
+def _sqlite_snapshot(path: Path) -> Iterator[_SQLiteSnapshot]:
+    """Read the database at ``path``, beside a bot that uses it.
+
+    Raises:
+        DatabaseError: it is not there, or cannot be read.
+    """
+    require_file(path)
+    check_file(path)
+    with translated(path), read_only(path) as db:
+        db.execute("BEGIN")
+        yield _SQLiteSnapshot(db, path)
+
+
 def open_snapshot(
     address: Path | str,
 ) -> contextlib.AbstractContextManager[DatabaseSnapshot]:
@@ -70,7 +101,7 @@ def open_snapshot(
         DatabaseError: it cannot be read.
     """
     if isinstance(address, Path):
-        return sqlite_snapshot(address)
+        return _sqlite_snapshot(address)
     from bot.store.postgres.inspection import postgres_snapshot
 
     return postgres_snapshot(address)

@@ -10,7 +10,15 @@ from typing import Final
 
 from bot.model import Installation
 from bot.store.attempts import attempt_from
-from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms, to_ms
+from bot.store.database import (
+    DatabaseError,
+    DatabaseSnapshot,
+    Query,
+    Row,
+    RowUnreadable,
+    from_ms,
+    to_ms,
+)
 from bot.store.deliveries import delivery_from
 from bot.store.due import read_each
 from bot.store.engines import open_snapshot
@@ -18,7 +26,6 @@ from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
-from bot.store.snapshot import DatabaseSnapshot
 from bot.store.sqlite_file import beside, is_locked, process_with_lock
 from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
 

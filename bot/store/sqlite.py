@@ -18,6 +18,7 @@ import aiosqlite
 
 from bot.metrics import Metrics
 from bot.store.database import (
+    Call,
     Database,
     DatabaseCorrupt,
     DatabaseError,
@@ -128,15 +129,6 @@ _MAX_GROUP: Final = 64
 _LOCK_TIMEOUT: Final = Timings().lock_timeout
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A work that waits for its turn, and the future of its caller."""
-
-    work: Callable[[Transaction], Any]
-    durable: bool
-    answer: asyncio.Future[Any]
-
-
 class _FileError(Exception):
     """The file or its disk failed, not the statement: ``__cause__`` says how.
 
@@ -187,10 +179,9 @@ class SQLiteDatabase(Database):
         self._connection = connection
         self._path = path
         self._files = files
-        self._waiting: deque[_Call] = deque()
-        self._group: list[_Call] = []
+        self._waiting: deque[Call] = deque()
+        self._group: list[Call] = []
         self._arrived = asyncio.Event()
-        self._closing = False
         self._problem: DatabaseError | None = None
         self._syncs = True
         self._gives_way = False
@@ -223,21 +214,11 @@ class SQLiteDatabase(Database):
             finally:
                 await to_its_end(database.close())
 
-    async def run(
-        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
-    ) -> _T:
-        """Run ``work`` in a transaction; see ``Database.run``. All works are serial here."""
-        del serial
-        if self._closing:
-            raise DatabaseError("the database is closed")
-        if self._broken is not None:
-            raise self._broken
-        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Call(work, durable, answer))
+    def _add(self, call: Call) -> None:
+        self._waiting.append(call)
         self._arrived.set()
         if self._gives_way:
             self._connection.interrupt_now()
-        return await answer
 
     async def compact(self, *, give_way: bool) -> bool:
         """Rewrite the file and empty its log; see ``Database.compact``.
@@ -245,7 +226,7 @@ class SQLiteDatabase(Database):
         Splitting a page leaves copies of rows in its free space, which ``secure_delete`` does not
         overwrite (https://sqlite.org/pragma.html#pragma_secure_delete). VACUUM leaves none.
         """
-        if self._closing or self._problem is not None or (give_way and self._group):
+        if self._is_closing.is_set() or self._problem is not None or (give_way and self._group):
             return False
         self._gives_way = give_way
         try:
@@ -258,7 +239,7 @@ class SQLiteDatabase(Database):
 
     async def close(self) -> None:
         """Finish the works that wait; later ones raise DatabaseError."""
-        self._closing = True
+        self._is_closing.set()
         self._arrived.set()
         await asyncio.wait([self._committer])
 
@@ -267,7 +248,7 @@ class SQLiteDatabase(Database):
     async def _commit_groups(self) -> None:
         while True:
             while not self._waiting:
-                if self._closing:
+                if self._is_closing.is_set():
                     return
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -289,11 +270,10 @@ class SQLiteDatabase(Database):
             self._broken = self._problem
             self._unusable.set()
         for call in (*self._group, *self._waiting):
-            if not call.answer.done():
-                call.answer.set_exception(self._problem or DatabaseError("the database is closed"))
+            call.fail(self._problem or DatabaseError("the database is closed"))
         self._waiting.clear()
 
-    async def _commit(self, group: Sequence[_Call]) -> None:
+    async def _commit(self, group: Sequence[Call]) -> None:
         """Run the works of a group and answer their callers."""
         if self._broken is not None:
             done = _Done([(None, self._broken)] * len(group))  # it is damaged
@@ -312,12 +292,10 @@ class SQLiteDatabase(Database):
         for topic, subject in done.notified:
             self.receive(topic, subject)
         for call, (result, problem) in zip(group, answers, strict=True):
-            if call.answer.done():
-                continue  # its caller was cancelled
             if problem is None:
-                call.answer.set_result(result)
+                call.succeed(result)
             else:
-                call.answer.set_exception(problem)
+                call.fail(problem)
 
     def _for_caller(self, error: Exception) -> Exception:
         """Return the error for a caller; what is wrong with the file is logged the first time."""
@@ -347,7 +325,7 @@ class SQLiteDatabase(Database):
 
     # ── In the connection's thread ────────────────────────────────────────────────────────────
 
-    def _run_group(self, group: Sequence[_Call], db: sqlite3.Connection) -> _Done:
+    def _run_group(self, group: Sequence[Call], db: sqlite3.Connection) -> _Done:
         """Run works in one transaction; if one fails, each in a transaction of its own."""
         done = _Done([])
         try:
@@ -363,7 +341,7 @@ class SQLiteDatabase(Database):
             return _Done([(None, error)] * len(group))
         return done
 
-    def _run_each_alone(self, db: sqlite3.Connection, group: Sequence[_Call], done: _Done) -> None:
+    def _run_each_alone(self, db: sqlite3.Connection, group: Sequence[Call], done: _Done) -> None:
         for call in group:
             try:
                 self._run_transaction(db, [call], done)
@@ -374,7 +352,7 @@ class SQLiteDatabase(Database):
             except Exception as error:  # noqa: BLE001 - its caller gets it
                 done.outcomes.append((None, error))
 
-    def _run_transaction(self, db: sqlite3.Connection, group: Sequence[_Call], done: _Done) -> None:
+    def _run_transaction(self, db: sqlite3.Connection, group: Sequence[Call], done: _Done) -> None:
         tx, before = _Transaction(db), db.total_changes
         durable, wrote = any(call.durable for call in group), False  # until it is committed
         try:

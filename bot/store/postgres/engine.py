@@ -12,9 +12,9 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg import IsolationLevel, errors
@@ -24,6 +24,7 @@ from psycopg.rows import DictRow, dict_row
 from bot.metrics import Metrics
 from bot.store.database import (
     ANY,
+    Call,
     Database,
     DatabaseCorrupt,
     DatabaseError,
@@ -49,7 +50,6 @@ from bot.timings import Timings
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 _AsyncConnection: TypeAlias = psycopg.AsyncConnection[DictRow]
-_T = TypeVar("_T")
 
 # Of parameters that the URL may set itself:
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
@@ -435,39 +435,6 @@ _MAX_GROUP: Final = 16
 _MAX_SERIAL_GROUP: Final = 64
 
 
-@dataclass(slots=True, eq=False)
-class Call:
-    """A work that waits for its turn, and the future of its caller."""
-
-    work: Callable[[Transaction], Any]
-    durable: bool
-    answer: asyncio.Future[Any]
-    serial: bool = False
-    """Whether it waits for a lock that is held by all works like it."""
-    alone: bool = False
-    """Whether it runs in a transaction of its own."""
-    tries: int = 0
-    since: float = field(default_factory=time.monotonic)
-
-    @property
-    def lock_wait_ms(self) -> int:
-        """How much longer it may wait for locks; 0 if it has waited for its time."""
-        return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - self.since)))
-
-    def succeed(self, result: object) -> None:
-        """Answer the caller, who may have been cancelled."""
-        if not self.answer.done():
-            self.answer.set_result(result)
-
-    def fail(self, error: Exception) -> None:
-        """Answer the caller with an error.
-
-        It must not have psycopg's error as its cause, whose text may carry what is stored.
-        """
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-
 class Queue:
     """Works in their order.
 
@@ -684,6 +651,11 @@ async def find_blocker(url: str, known: DictRow | None) -> DictRow | None:
         return await found.fetchone()
 
 
+def _lock_wait_ms(call: Call) -> int:
+    """Return how much longer a work may wait for locks; 0 if it has waited for its time."""
+    return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - call.since)))
+
+
 _LOG: Final = logging.getLogger(__name__)
 
 _CONNECTIONS: Final = 4
@@ -726,13 +698,10 @@ class PostgresDatabase(Database):
         self._metrics = metrics
         self._timings = timings
         self._waiting = Queue()
-        self._is_closing = asyncio.Event()
         # What was logged, until a commit succeeds.
         self._problem: str | None = None
         self._is_back = asyncio.Event()
         self._is_back.set()
-        # Why works fail at once: the server is away for long.
-        self._away: DatabaseUnavailable | None = None
         self._notifying = asyncio.Lock()
         self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
@@ -774,20 +743,9 @@ class PostgresDatabase(Database):
         finally:
             await to_its_end(database.close())
 
-    async def run(
-        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
-    ) -> _T:
-        """Run ``work`` in a transaction; see ``Database.run``."""
-        if self._is_closing.is_set():
-            raise DatabaseError("the database is closed")
-        if error := self._broken or self._away:
-            raise type(error)(str(error))
-        loop = asyncio.get_running_loop()
-        call = Call(work, durable, loop.create_future(), serial)
+    def _add(self, call: Call) -> None:
         self._waiting.add(call)
         self._start_worker()
-        result: _T = await call.answer
-        return result
 
     async def notified(self) -> int:
         """Notify the other processes now; return how many times this was done since the start."""
@@ -879,14 +837,14 @@ class PostgresDatabase(Database):
 
     async def _run_group(self, link: Link, group: Sequence[Call]) -> None:
         alone = len(group) == 1
-        if self._blocker is not None and group[0].alone and not group[0].lock_wait_ms:
+        if self._blocker is not None and group[0].alone and not _lock_wait_ms(group[0]):
             group[0].fail(DatabaseUnavailable(_LOCKED))  # it was in a group that has waited
             return
         durable = any(call.durable for call in group)
         timeout = _GROUP_LOCK_TIMEOUT_MS
         if alone or group[0].serial:
             least = timeout if self._blocker is not None else _MIN_LOCK_TIMEOUT_MS
-            timeout = max(least, min(call.lock_wait_ms for call in group))
+            timeout = max(least, min(map(_lock_wait_ms, group)))
         try:
             committed = await self._in_thread(
                 link, [call.work for call in group], durable=durable, lock_timeout_ms=timeout
@@ -953,7 +911,7 @@ class PostgresDatabase(Database):
         meaning = meaning_of(error)
         limits = {Meaning.CONFLICT: _MAX_TRIES, Meaning.DUPLICATE: _MAX_TRIES_OF_DUPLICATE}
         call.tries += 1
-        has_waited = isinstance(error, errors.LockNotAvailable) and not call.lock_wait_ms
+        has_waited = isinstance(error, errors.LockNotAvailable) and not _lock_wait_ms(call)
         if call.tries < limits.get(meaning, 0) and not has_waited:
             if meaning is Meaning.CONFLICT:
                 pause = random.uniform(0, _CONFLICT_PAUSE_S * call.tries)  # noqa: S311 - jitter

@@ -10,11 +10,10 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from bot.clock import Clock
-from bot.store.database import Query, Row, Value
+from bot.store.database import Query, Row, Server, Value
 from bot.store.migrate import table_names
 from bot.store.postgres.engine import OWN_PATH, connect_as_command, name_of_bots, steps_in_postgres
 from bot.store.postgres.errors import translated
-from bot.store.snapshot import Server
 
 # Rows that are fetched at a time.
 _FETCHED: Final = 1000
