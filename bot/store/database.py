@@ -50,13 +50,11 @@ class Query:
     def postgres(self) -> str:
         """The statement for psycopg, where a list is passed as an array."""
         text = self.text.replace("%", "%%")
-        text = _IN_LIST.sub(lambda found: _any_or_all(*found.groups()), text)
+        # The type of an empty array follows from the column that it is compared with.
+        text = _IN_LIST.sub(
+            lambda found: f"{'<> ALL' if found[1] else '= ANY'} (:{found[2]})", text
+        )
         return _PARAMETER.sub(r"%(\1)s", text)
-
-
-def _any_or_all(negated: str | None, name: str) -> str:
-    # The type of an empty array follows from the column that it is compared with.
-    return f"<> ALL (:{name})" if negated else f"= ANY (:{name})"
 
 
 _T = TypeVar("_T")

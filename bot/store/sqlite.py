@@ -108,11 +108,6 @@ async def _connect(path: Path) -> tuple[Connection, FileLock]:
     return connection, lock
 
 
-def is_interrupted(error: Exception) -> bool:
-    """Return whether a statement was ended to let others go first."""
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
-
-
 def is_log_emptied(db: sqlite3.Connection) -> bool:
     """Move all of the log into the database; return False while a reader still needs it."""
     [[timeout]] = db.execute("PRAGMA busy_timeout").fetchall()
@@ -386,8 +381,8 @@ class SQLiteDatabase(Database):
             finally:
                 self._files.record(db)
         except (sqlite3.Error, OSError) as error:
-            if is_interrupted(error):
-                return False
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                return False  # to let others go first
             raise DatabaseError(describe(self._path, error)) from error
 
     def _check_files(self, db: sqlite3.Connection, done: _Done) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from bot import setting_values
 from bot.model import Job, Request, spoken_time
-from bot.store.audit import AuditAction, list_limit_changes, record
+from bot.store.audit import LAST_LIMIT_CHANGES, AuditAction, record
 from bot.store.database import (
     Database,
     Query,
@@ -608,7 +608,7 @@ class LimitsTable:
         """Return the last changes, newest first, as far as they are kept."""
 
         def work(tx: Transaction) -> list[PastChange]:
-            past, errors = read_each(_past_from, list_limit_changes(tx, limit))
+            past, errors = read_each(_past_from, tx.all(LAST_LIMIT_CHANGES, limit=limit))
             self._unreadable.report(errors)
             return [each for each in past if each.name in _CHANGEABLE]
 

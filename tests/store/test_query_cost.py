@@ -14,7 +14,7 @@ import pytest
 from bot.model import Request
 from bot.store import Store
 from bot.store.attempts import _IS_FREE, _OTHER_NAMED_BY_CALLBACK
-from bot.store.audit import _LAST_LIMIT_CHANGES
+from bot.store.audit import LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Transaction, Value
 from bot.store.deliveries import _ASKING, _FIRST, _LISTED
 from bot.store.history import _RECENT
@@ -91,7 +91,7 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
         (_USED, _PERIODS),
         (_GIVE_BACK, {"videos": 1, "spoken_ms": 1, "trainings": 0, "now": 1, **_PERIODS}),
         (_OF_MONTH, {"month": "2026-11"}),
-        (_LAST_LIMIT_CHANGES, {"limit": 5}),
+        (LAST_LIMIT_CHANGES, {"limit": 5}),
     ]
     for query, values in cases:
         with subtests.test(query=query, values=values):

@@ -756,9 +756,8 @@ class PostgresDatabase(Database):
                     await self.run(work, durable=False)
         return self._notifications
 
-    async def compact(self, *, give_way: bool) -> bool:
+    async def compact(self, *, give_way: bool) -> bool:  # noqa: ARG002 - it takes no time
         """Return True: the server's own vacuum frees what was erased."""
-        del give_way
         return True
 
     async def close(self) -> None:
@@ -908,7 +907,7 @@ class PostgresDatabase(Database):
         if not isinstance(error, psycopg.Error):
             call.fail(error)
             return
-        meaning = meaning_of(error)
+        meaning, reason = meaning_of(error), describe(error)
         limits = {Meaning.CONFLICT: _MAX_TRIES, Meaning.DUPLICATE: _MAX_TRIES_OF_DUPLICATE}
         call.tries += 1
         has_waited = isinstance(error, errors.LockNotAvailable) and not _lock_wait_ms(call)
@@ -918,19 +917,18 @@ class PostgresDatabase(Database):
                 await asyncio.sleep(pause)
             self._repeat([call])
             return
-        reason = describe(error)
+        failed = {
+            Meaning.CORRUPT: DatabaseCorrupt(f"{reason}: restore the server's last backup"),
+            Meaning.UNAVAILABLE: DatabaseUnavailable(reason),
+            Meaning.CONFLICT: DatabaseUnavailable(f"the database is too busy: {reason}"),
+        }.get(meaning)
+        if failed is not None:
+            self._note(reason)
+        call.fail(failed or DatabaseError(f"the database says: {reason}"))
         if meaning is Meaning.CORRUPT:
-            self._note(reason)
-            self._broken = DatabaseCorrupt(f"{reason}: restore the server's last backup")
+            self._broken = failed
             self._unusable.set()
-            call.fail(self._broken)
             self._refuse_waiting()
-        elif meaning in {Meaning.UNAVAILABLE, Meaning.CONFLICT}:
-            self._note(reason)
-            too_busy = "the database is too busy: " if meaning is Meaning.CONFLICT else ""
-            call.fail(DatabaseUnavailable(too_busy + reason))
-        else:
-            call.fail(DatabaseError(f"the database says: {reason}"))
 
     def _repeat(self, calls: Sequence[Call]) -> None:
         self._waiting.repeat(calls)
