@@ -7,10 +7,9 @@ lock rows with ``FOR UPDATE``, which ``Query`` leaves out for SQLite.
 import asyncio
 import logging
 import re
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -209,7 +208,8 @@ class Call:
     alone: bool = False
     """Whether it runs in a transaction of its own."""
     tries: int = 0
-    since: float = field(default_factory=time.monotonic)
+    since: float = 0.0
+    """When it began to wait, by an engine that limits for how long, in seconds of its clock."""
 
     def succeed(self, result: object) -> None:
         """Answer the caller, who may have been cancelled."""

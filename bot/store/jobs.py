@@ -85,9 +85,9 @@ from bot.store.transitions import POLLED, end, release_woken, save, save_created
 from bot.store.usage import (
     USED_COLUMNS,
     Bound,
-    KnownLimits,
     LimitReached,
     Limits,
+    LimitsInForce,
     LimitsTable,
     NotAllowed,
     count,
@@ -402,7 +402,7 @@ class _Answer:
     """What a submission led to, and what it read that can be kept in memory."""
 
     result: "Submitted | _NotStored"
-    limits: KnownLimits
+    limits: LimitsInForce
     durations: KnownDurations | None = None
     used_before: Row | None = None
     """The ``USED_COLUMNS`` before it was counted."""
@@ -696,8 +696,8 @@ class Jobs(DueRows):
         return _stored(answer.result)
 
     def _ask_for_form(
-        self, tx: Transaction, known: KnownLimits, values: Mapping[str, Value]
-    ) -> tuple[Row, KnownLimits]:
+        self, tx: Transaction, known: LimitsInForce, values: Mapping[str, Value]
+    ) -> tuple[Row, LimitsInForce]:
         """Return what a submission asks, and the limits, which an admin may have changed since."""
         [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
         if form["revision"] != known.revision:

@@ -417,12 +417,18 @@ class LimitChange:
 
 @dataclass(frozen=True, slots=True)
 class LimitsInForce:
-    """The limits, and what of them is not from the settings."""
+    """The limits as they were read, and what of them is not from the settings."""
 
     limits: Limits
     settings: Limits
     changes: Mapping[str, LimitChange]
     """By the name of the setting."""
+    revision: int = -1
+    """Of what admins have changed; -1 before that was read."""
+    unreadable: Sequence[RowUnreadable] = ()
+    """Changes that cannot be read: there the setting counts."""
+    since: int = -1
+    """The revision that memory had when they were read."""
 
     def values(self) -> dict[str, str]:
         """Return what is in force by the name of the setting, as it would stand there."""
@@ -510,24 +516,6 @@ def _values(limits: Limits) -> dict[str, str]:
     return {name: written(getattr(limits, each.field)) for name, each in _CHANGEABLE.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class KnownLimits:
-    """The limits as they were read."""
-
-    in_force: LimitsInForce
-    revision: int
-    """Of what admins have changed; -1 before that was read."""
-    unreadable: Sequence[RowUnreadable] = ()
-    """Changes that cannot be read: there the setting counts."""
-    since: int = -1
-    """The revision that memory had when they were read."""
-
-    @property
-    def limits(self) -> Limits:
-        """The limits that hold."""
-        return self.in_force.limits
-
-
 class LimitsTable:
     """The limits that are in force.
 
@@ -545,7 +533,7 @@ class LimitsTable:
         self._database = database
         self.settings = settings
         self._unreadable = unreadable
-        self.known = KnownLimits(LimitsInForce(settings, settings, {}), -1)
+        self.known = LimitsInForce(settings, settings, {})
         # By period and person, of the day and the month that were read last.
         self._used: dict[tuple[str, str], int] = {}
         self._read_at: datetime | None = None
@@ -583,9 +571,9 @@ class LimitsTable:
     async def fetch(self) -> LimitsInForce:
         """Return the limits as they are stored now."""
         self.learn(await self._database.run(self.read, durable=False))
-        return self.known.in_force
+        return self.known
 
-    def read(self, tx: Transaction) -> KnownLimits:
+    def read(self, tx: Transaction) -> LimitsInForce:
         """Return the limits of a transaction; in one that counts, after ``lock_limits``.
 
         So a change holds at once for every copy of the bot.
@@ -596,9 +584,11 @@ class LimitsTable:
         changes, unreadable = tx.once((_EACH, revision), lambda: fetch_changes(tx))
         # One that is damaged is no revision: then each request reads the limits.
         revision = revision if isinstance(revision, int) else -1
-        return KnownLimits(self._in_force(changes), revision, unreadable, self.known.revision)
+        limits = changed(self.settings, changes)
+        since = self.known.revision
+        return LimitsInForce(limits, self.settings, changes, revision, unreadable, since)
 
-    def learn(self, known: KnownLimits) -> None:
+    def learn(self, known: LimitsInForce) -> None:
         """Keep limits in memory whose transaction is committed, unless later ones are there."""
         self._unreadable.report(known.unreadable)
         if known.since == self.known.revision or known.revision >= self.known.revision:
@@ -641,16 +631,16 @@ class LimitsTable:
         """
         values = _checked(changes)
 
-        def work(tx: Transaction) -> KnownLimits:
+        def work(tx: Transaction) -> LimitsInForce:
             lock_limits(tx)  # a request counts before the change or after it
-            in_force = self._in_force(fetch_changes(tx)[0])
+            in_force = self.read(tx)
             before, settings = in_force.values(), in_force.setting_values()
             after = {
                 name: settings[name] if value is None else value for name, value in values.items()
             }
             differing = sorted(name for name in after if after[name] != before[name])
             if not differing:
-                return self.read(tx)
+                return in_force
             if shown is not None and any(
                 limit_hash(value) != shown.get(name) for name, value in before.items()
             ):
@@ -669,9 +659,6 @@ class LimitsTable:
             return self.read(tx)
 
         self.learn(await self._database.run(work, serial=True))
-
-    def _in_force(self, changes: Mapping[str, LimitChange]) -> LimitsInForce:
-        return LimitsInForce(changed(self.settings, changes), self.settings, changes)
 
 
 def _checked(changes: Mapping[str, str | None]) -> dict[str, str | None]:

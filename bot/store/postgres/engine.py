@@ -744,6 +744,7 @@ class PostgresDatabase(Database):
             await to_its_end(database.close())
 
     def _add(self, call: Call) -> None:
+        call.since = time.monotonic()
         self._waiting.add(call)
         self._start_worker()
 
