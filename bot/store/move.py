@@ -14,7 +14,8 @@ from bot.store import deliveries, jobs
 from bot.store.database import DatabaseError, DatabaseInUse
 from bot.store.engines import shown
 from bot.store.migrate import MOVED, Table, steps_in_sqlite, table_names, tables
-from bot.store.postgres.engine import OWN_PATH, connect_as_command, migrate_postgres
+from bot.store.postgres.engine import COMMAND, OWN_PATH, migrate_postgres
+from bot.store.postgres.engine import connect as connect_to_server
 from bot.store.postgres.errors import translated as translated_postgres
 from bot.store.sqlite_file import FileLock, check_file, connect, translated
 
@@ -93,7 +94,7 @@ def _require_current(db: sqlite3.Connection, source: Path) -> None:
 @contextlib.contextmanager
 def _opened_target(url: str) -> Iterator[_Target]:
     """Begin a transaction in a database with empty tables, and commit it at the end."""
-    with translated_postgres("TO"), connect_as_command(url) as to:
+    with translated_postgres("TO"), connect_to_server(url, application_name=COMMAND) as to:
         to.execute(_BEGIN)
         try:
             _prepare(to)

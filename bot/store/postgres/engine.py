@@ -112,7 +112,11 @@ class Committed:
 
 
 class Link:
-    """One connection, which is opened when it is needed. Used by one thread at a time."""
+    """One connection, which is opened when it is needed. Used by one thread at a time.
+
+    Not of psycopg_pool: after a lost connection that tries again after one and three seconds, where
+    a restart of the server within two goes unnoticed here, and it does not say why it has none.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -268,16 +272,8 @@ def connect(url: str, **parameters: str) -> Connection:
     return connection
 
 
-_COMMAND: Final = "replica-videos command"
-
-
-def connect_as_command(url: str) -> Connection:
-    """Return a new connection that nobody takes for a bot's, from its first moment to its last.
-
-    Raises:
-        psycopg.Error: the server cannot be reached, or refuses it.
-    """
-    return connect(url, application_name=_COMMAND)
+COMMAND: Final = "replica-videos command"
+"""The name of a connection that nobody takes for a bot's, from its first moment to its last."""
 
 
 def name_of_bots(url: str) -> str:
@@ -644,7 +640,7 @@ async def find_blocker(url: str, known: DictRow | None) -> DictRow | None:
     Raises:
         psycopg.Error: it cannot be found out now.
     """
-    async with await _connect_to_watch(url, application_name=_COMMAND) as connection:
+    async with await _connect_to_watch(url, application_name=COMMAND) as connection:
         if known is not None and (await connection.execute(_STILL_THERE, known)).rowcount:
             return known
         found = await connection.execute(_BLOCKER, {"bots": name_of_bots(url)})

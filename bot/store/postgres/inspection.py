@@ -12,7 +12,13 @@ from psycopg.rows import DictRow, dict_row
 from bot.clock import Clock
 from bot.store.database import Query, Row, Server, Value
 from bot.store.migrate import table_names
-from bot.store.postgres.engine import OWN_PATH, connect_as_command, name_of_bots, steps_in_postgres
+from bot.store.postgres.engine import (
+    COMMAND,
+    OWN_PATH,
+    connect,
+    name_of_bots,
+    steps_in_postgres,
+)
 from bot.store.postgres.errors import translated
 
 # Rows that are fetched at a time.
@@ -51,7 +57,7 @@ def postgres_snapshot(url: str) -> Iterator[PostgresSnapshot]:
     Raises:
         DatabaseError: it cannot be read.
     """
-    with translated(), connect_as_command(url) as connection:
+    with translated(), connect(url, application_name=COMMAND) as connection:
         connection.execute(_BEGIN)
         yield PostgresSnapshot(connection, name_of_bots(url))
         connection.rollback()
