@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bot.store.database import DatabaseError
-from bot.store.sqlite_file import read_only, translated
+from bot.store.sqlite_file import in_memory, read_only, translated
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def tables() -> list[Table]:
     """Return all tables but that of the migrations, each after those that it refers to."""
     refers: dict[str, list[str]] = {}
     found: dict[str, Table] = {}
-    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+    with contextlib.closing(in_memory()) as db:
         for sql in steps("sqlite").values():
             db.executescript(sql)
         for (name,) in db.execute(_TABLES).fetchall():

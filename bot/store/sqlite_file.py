@@ -370,6 +370,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def in_memory() -> sqlite3.Connection:
+    """Open an empty database in memory, to see what statements make."""
+    return sqlite3.connect(":memory:")
+
+
 def text_or_bytes(stored: bytes) -> str | bytes:
     """Return a text of the database; one that is not UTF-8 must not make a whole query fail."""
     try:
