@@ -302,7 +302,7 @@ def move_database(source: str, target: str) -> _Run:
       python -m bot move-database sqlite:///bot.db postgresql://bot@db.example.com/bot
     """
     from bot.settings import DatabaseSettings
-    from bot.store.engines import require_psycopg, shown
+    from bot.store.engines import shown
 
     def run() -> int:
         addresses = []
@@ -317,7 +317,7 @@ def move_database(source: str, target: str) -> _Run:
                 "FROM has to be a SQLite database, such as sqlite:///bot.db, and TO a PostgreSQL "
                 "database: it goes this way only."
             )
-        require_psycopg()
+        from bot.store import postgres  # noqa: F401 - what it needs is an extra
         from bot.store.move import move
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -26,5 +26,5 @@ async def await_approval(runtime: Runtime, job: Job) -> None:
     until = job.approval.until if job.approval is not None else now
     if now < until:
         await runtime.store.jobs.release(job, now, min(until, now + wait))
-    elif await runtime.store.jobs.expire_approval(job, now):
+    elif await runtime.store.jobs.expire(job, now):
         _LOG.info("ended", extra=log_fields(job))

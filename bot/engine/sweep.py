@@ -90,9 +90,9 @@ class Sweep:
             while deleted := await self._store.jobs.delete(now - self._keep_ended_for):
                 _LOG.info("deleted old jobs", extra={"jobs": deleted})
                 self._tries_to_compact = _MAX_TRIES
-            while await self._store.jobs.erase_audit(now - self._retention):
-                self._tries_to_compact = _MAX_TRIES
-            while await self._store.jobs.delete_audit(now - self._keep_ended_for):
+            while await self._store.jobs.forget_audit(
+                now - self._retention, now - self._keep_ended_for
+            ):
                 self._tries_to_compact = _MAX_TRIES
             await self._store.spending.forget_days(now)
         except DatabaseError as error:

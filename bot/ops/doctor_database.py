@@ -11,9 +11,9 @@ from bot.clock import Clock
 from bot.ops.finding import Finding, counted, error, ok, split, warning
 from bot.slack.views.blocks import span
 from bot.store import DatabaseError, RowUnreadable
+from bot.store.database import Server
 from bot.store.engines import inspect_server
 from bot.store.inspection import Inspection, find_owner, inspect, unreadable_rows
-from bot.store.snapshot import Server
 from bot.store.sqlite_file import beside, check_file
 
 _NAME: Final = "database"
@@ -96,7 +96,7 @@ def _check_file(path: Path, clock: Clock) -> Iterator[Finding]:
         yield from _check_space(folder, size)
         yield from _check_rows(found, unreadable)
         owner = find_owner(path)
-        process = "" if owner is None or owner.process is None else f" (process {owner.process})"
+        process = f" (process {owner})" if owner else ""
         yield from _check_work(None if owner is None else process, found, clock.now())
 
 

@@ -12,12 +12,17 @@ from typing import IO, Final
 
 from bot.errors import OperatorError
 from bot.links import only_hosts
-from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms
+from bot.store.database import (
+    DatabaseError,
+    DatabaseSnapshot,
+    Query,
+    Row,
+    RowUnreadable,
+    from_ms,
+)
 from bot.store.due import number, optional_text, reading, text
 from bot.store.engines import open_snapshot
 from bot.store.job_rows import job_from
-from bot.store.snapshot import DatabaseSnapshot
-from bot.store.sqlite_file import check_file
 
 Record = dict[str, str | int | bool | None]
 """A line of an export. Times are ISO 8601, UTC."""
@@ -95,13 +100,6 @@ def export(
     Raises:
         OperatorError: the database cannot be read, or has no such request; it says what to do.
     """
-    if isinstance(address, Path):
-        if not address.exists():
-            raise DatabaseError(
-                f"{address} is not there: set DATABASE_URL to the bot's database, or run this in "
-                "the folder that the bot runs in."
-            )
-        check_file(address)
     with open_snapshot(address) as snapshot:
         _, pending = snapshot.migrations()
         if pending:

@@ -1,10 +1,9 @@
 """The audit table: who did what that jobs do not say, stored in the transaction that does it."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from bot.store.database import Query, Row, Transaction
+from bot.store.database import Query, Transaction
 
 _ADD: Final = Query(
     """
@@ -13,8 +12,9 @@ _ADD: Final = Query(
             (SELECT kind FROM jobs WHERE id = CAST(:job_id AS TEXT)), :detail)
     """
 )
-# In an index of their own: they are few, and each Home of an admin shows them.
-_LAST_LIMIT_CHANGES: Final = Query(
+# Those whose details are kept, newest first. In an index of their own: they are few, and each Home
+# of an admin shows them.
+LAST_LIMIT_CHANGES: Final = Query(
     """
     SELECT id, at, user_id, detail FROM audit WHERE detail <> '' AND action = 'limit_changed'
     ORDER BY at DESC, id DESC LIMIT :limit
@@ -78,8 +78,3 @@ def record(
         detail: what the action says; no script, no secret. It is erased as scripts are.
     """
     tx.all(_ADD, at=at, action=action.value, user=user, job_id=job_id, detail=detail)
-
-
-def list_limit_changes(tx: Transaction, limit: int) -> Sequence[Row]:
-    """Return the last changes of limits whose details are kept, newest first."""
-    return tx.all(_LAST_LIMIT_CHANGES, limit=limit)

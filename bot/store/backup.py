@@ -11,8 +11,15 @@ from typing import Final
 
 from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse, to_ms
 from bot.store.migrate import MOVED, steps_in_sqlite
-from bot.store.sqlite import refuse_mixed
-from bot.store.sqlite_file import FileLock, beside, check_file, describe, is_corrupt, read_only
+from bot.store.sqlite_file import (
+    FileLock,
+    beside,
+    check_file,
+    describe,
+    is_corrupt,
+    read_only,
+    require_file,
+)
 
 _PAGES: Final = 1000  # copied at a time: between them, a signal is obeyed
 _RESTORED: Final = Path(__file__).parent / "restored.sql"
@@ -78,11 +85,7 @@ def _copy_pages(path: Path, db: sqlite3.Connection, progress: Callable[[str], ob
 
 
 def _check_source(path: Path, target: Path) -> None:
-    if not path.exists():
-        raise DatabaseError(
-            f"{path} is not there: set DATABASE_URL to the bot's database, or run this in the "
-            "folder that the bot runs in."
-        )
+    require_file(path)
     own = [path.resolve(), *(beside(path, ending) for ending in ("-wal", "-shm", "-lock"))]
     if target.resolve() in own or (target.exists() and target.samefile(path)):
         raise DatabaseError(f"{target} is the database itself: give the backup another name.")
@@ -109,7 +112,6 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
             yield db
         return
     try:
-        refuse_mixed(path)
         with read_only(path) as db:
             yield db
     finally:
@@ -129,9 +131,8 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Have the name of a file reach the disk; SQLite has done so for its content."""
-    if os.name == "posix":
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

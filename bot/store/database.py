@@ -5,18 +5,23 @@ lock rows with ``FOR UPDATE``, which ``Query`` leaves out for SQLite.
 """
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 
 from bot.errors import OperatorError
 
 _ROW_LOCK: Final = re.compile(r"\bFOR UPDATE\b(?: OF \w+(?:, \w+)*)?(?: SKIP LOCKED)?")
 _LIST: Final = re.compile(r"\bEACH :(\w+)")
 _IN_LIST: Final = re.compile(r"\b(NOT )?IN \(EACH :(\w+)\)")
+_LOG: Final = logging.getLogger(__name__)
+_BEGIN_AGAIN_S: Final = 0.1
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 
 
@@ -44,13 +49,11 @@ class Query:
     def postgres(self) -> str:
         """The statement for psycopg, where a list is passed as an array."""
         text = self.text.replace("%", "%%")
-        text = _IN_LIST.sub(lambda found: _any_or_all(*found.groups()), text)
+        # The type of an empty array follows from the column that it is compared with.
+        text = _IN_LIST.sub(
+            lambda found: f"{'<> ALL' if found[1] else '= ANY'} (:{found[2]})", text
+        )
         return _PARAMETER.sub(r"%(\1)s", text)
-
-
-def _any_or_all(negated: str | None, name: str) -> str:
-    # The type of an empty array follows from the column that it is compared with.
-    return f"<> ALL (:{name})" if negated else f"= ANY (:{name})"
 
 
 _T = TypeVar("_T")
@@ -143,6 +146,8 @@ class Alarm(asyncio.Event):
 
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
+_WRITE: Final = Query("UPDATE migrations SET name = name WHERE name = 'schema'")
+
 ANY: Final = "*"
 """The subject where notifications may have been missed."""
 
@@ -154,15 +159,27 @@ class Row(Protocol):
         """Return the value of a column."""
 
 
-class Transaction(Protocol):
-    """What a work may do. Valid only inside the function that it is given to."""
+class Transaction(ABC):
+    """What a work may do. Valid only inside the function that it is given to.
 
+    Attributes:
+        notified: the topics and subjects that are notified after the commit.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+        self.notified: set[tuple[Topic, str]] = set()
+
+    @abstractmethod
     def all(self, query: Query, **values: Value) -> Sequence[Row]:
         """Run a statement and return the rows that it selects or returns."""
 
     def one(self, query: Query, **values: Value) -> Row | None:
         """Run a statement and return its first row; None if there is none."""
+        rows = self.all(query, **values)
+        return rows[0] if rows else None
 
+    @abstractmethod
     def lock(self, query: Query, **values: Value) -> None:
         """Run a statement that only locks rows, where there are several writers."""
 
@@ -171,29 +188,83 @@ class Transaction(Protocol):
 
         Works that are committed together share it. What they change is not looked at again.
         """
+        if key not in self._known:
+            self._known[key] = find()
+        return cast(_T, self._known[key])
 
     def notify(self, topic: Topic, subject: str = "") -> None:
         """Wake the workers of every process once this is committed, and tell them ``subject``."""
+        self.notified.add((topic, subject))
 
 
-class Database(Protocol):
+@dataclass(slots=True, eq=False)
+class Call:
+    """A work that waits for its turn, and the future of its caller."""
+
+    work: Callable[[Transaction], Any]
+    durable: bool
+    serial: bool
+    answer: asyncio.Future[Any]
+    alone: bool = False
+    """Whether it runs in a transaction of its own."""
+    tries: int = 0
+    since: float = 0.0
+    """When it began to wait, by an engine that limits for how long, in seconds of its clock."""
+
+    def succeed(self, result: object) -> None:
+        """Answer the caller, who may have been cancelled."""
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        """Answer the caller with an error, whose cause says nothing of what is stored."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Database(ABC):
     """A database that is open, with its tables up to date."""
 
-    @property
-    def is_sole_process(self) -> bool:
-        """Whether no other process can use this database while it is open here.
+    is_sole_process: ClassVar[bool]
+    """Whether no other process can use this database while it is open here.
 
-        Then every lease that is found at the start belongs to a process that has ended.
-        """
+    Then every lease that is found at the start belongs to a process that has ended.
+    """
+
+    def __init__(self) -> None:
+        self._events = {topic: Alarm() for topic in Topic}
+        self._receivers: dict[Topic, Callable[[str], None]] = {}
+        # Why nothing more is stored, from the time on that it is unusable.
+        self._broken: DatabaseError | None = None
+        self._unusable = asyncio.Event()
+        # Why works fail until it can be used again.
+        self._away: DatabaseError | None = None
+        self._is_closing = asyncio.Event()
 
     def event(self, topic: Topic) -> Alarm:
         """Return the event that is set when ``topic`` is notified by any process."""
+        return self._events[topic]
 
     def subscribe(self, topic: Topic, receive: Callable[[str], None]) -> None:
         """Have ``receive`` called with each subject that any process notifies ``topic`` of.
 
         One may be lost: then ``receive`` is called with ``ANY``, or behind a pooler not at all.
         """
+        self._receivers[topic] = receive
+
+    def receive(self, topic: Topic, subject: str = "") -> None:
+        """Set the event of a topic, and pass its subject on, if there is one."""
+        if topic is not Topic.HOMES and subject.isdigit():
+            self._events[topic].set_at(from_ms(int(subject)))
+        else:
+            self._events[topic].set()
+        if subject and topic in self._receivers:
+            self._receivers[topic](subject)
+
+    def wake_all(self) -> None:
+        """Wake all that wait: notifications may have been missed."""
+        for topic in Topic:
+            self.receive(topic, ANY)
 
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
@@ -217,6 +288,17 @@ class Database(Protocol):
             DatabaseError: nothing was stored: the statement is wrong, or the database is closed.
             Exception: what ``work`` raised; nothing was stored.
         """
+        if self._is_closing.is_set():
+            raise DatabaseError("the database is closed")
+        if error := self._broken or self._away:
+            raise type(error)(str(error)) from error.__cause__
+        call = Call(work, durable, serial, asyncio.get_running_loop().create_future())
+        self._add(call)
+        return cast(_T, await call.answer)
+
+    @abstractmethod
+    def _add(self, call: Call) -> None:
+        """Have a work run after those that wait."""
 
     async def check(self) -> None:
         """Return if what is stored now reaches the disk: this writes to find out.
@@ -224,7 +306,9 @@ class Database(Protocol):
         Raises:
             DatabaseError: it does not.
         """
+        await self.run(lambda tx: tx.all(_WRITE))
 
+    @abstractmethod
     async def compact(self, *, give_way: bool) -> bool:
         """Rewrite what is stored, so that nothing can be read any more that was erased or deleted.
 
@@ -243,57 +327,51 @@ class Database(Protocol):
         Raises:
             DatabaseError: always; it says why. The process should end then.
         """
+        await self._unusable.wait()
+        assert self._broken is not None  # noqa: S101 - it is set before the event
+        raise self._broken
 
+    @abstractmethod
     async def close(self) -> None:
         """Finish the works that wait, and close; later ones raise DatabaseError."""
 
 
-class Notifications:
-    """The part of both engines that passes on what works of any process have notified."""
+class DatabaseSnapshot(Protocol):
+    """What can be read of a database. Nothing is changed or created."""
 
-    def __init__(self) -> None:
-        self._events = {topic: Alarm() for topic in Topic}
-        self._receivers: dict[Topic, Callable[[str], None]] = {}
+    def migrations(self) -> tuple[list[str], list[str]]:
+        """Return the migrations that are done, and those that the next start applies.
 
-    def event(self, topic: Topic) -> Alarm:
-        """Return the event that is set when ``topic`` is notified."""
-        return self._events[topic]
+        Raises:
+            DatabaseError: another version made the database, and this one cannot use it.
+        """
 
-    def subscribe(self, topic: Topic, receive: Callable[[str], None]) -> None:
-        """Have ``receive`` called with each subject; see ``Database.subscribe``."""
-        self._receivers[topic] = receive
-
-    def receive(self, topic: Topic, subject: str = "") -> None:
-        """Set the event of a topic, and pass its subject on, if there is one."""
-        if topic is not Topic.HOMES and subject.isdigit():
-            self._events[topic].set_at(from_ms(int(subject)))
-        else:
-            self._events[topic].set()
-        if subject and topic in self._receivers:
-            self._receivers[topic](subject)
-
-    def wake_all(self) -> None:
-        """Wake all that wait: notifications may have been missed."""
-        for topic in Topic:
-            self.receive(topic, ANY)
+    def all(self, query: Query, **values: Value) -> Iterator[Row]:
+        """Run a query and return its rows, read as they are needed."""
 
 
-class TransactionBase:
-    """The part of both engines' ``Transaction`` that is about one group of works."""
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server, read without changing anything."""
 
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
-        self.notified: set[tuple[Topic, str]] = set()
-
-    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
-        """Return what ``find`` returns, or returned for ``key`` earlier."""
-        if key not in self._known:
-            self._known[key] = find()
-        return cast(_T, self._known[key])
-
-    def notify(self, topic: Topic, subject: str = "") -> None:
-        """Have this notified after the commit."""
-        self.notified.add((topic, subject))
+    version: str
+    number: int
+    """Its version as 160004 for 16.4."""
+    size_bytes: int
+    """Of the database."""
+    is_local: bool
+    """Whether the connection does not leave this machine."""
+    is_encrypted: bool
+    is_verified: bool
+    """Whether the server's certificate is compared with its name."""
+    is_read_only: bool
+    bots: int
+    """How many connections bots have to the database."""
+    ahead: timedelta
+    """How far this machine's clock is ahead of the server's; negative if it is behind."""
+    precision: timedelta
+    """By how much ``ahead`` may be wrong."""
+    missing_rights: Sequence[str]
 
 
 async def run_until_stored(
@@ -316,6 +394,35 @@ async def run_until_stored(
             return await database.run(work, serial=serial)
         except DatabaseUnavailable:
             await asyncio.sleep(retry_interval.total_seconds())
+
+
+async def until_free(
+    begin: Callable[[], Awaitable[_T]],
+    not_yet: type[DatabaseError],
+    longest: timedelta,
+    waiting: str,
+) -> _T:
+    """Return what ``begin`` returns, and repeat it while it raises ``not_yet``.
+
+    ``waiting`` is logged once.
+
+    Raises:
+        DatabaseError: what it raised last, after ``longest``, or another one.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    waits = False
+    while True:
+        try:
+            return await begin()
+        except not_yet as error:
+            if loop.time() - begun >= longest.total_seconds():
+                raise
+            if not waits:
+                waits = True
+                extra = {"reason": str(error), "at_most_s": round(longest.total_seconds())}
+                _LOG.warning(waiting, extra=extra)
+        await asyncio.sleep(_BEGIN_AGAIN_S)
 
 
 async def to_its_end(closing: Coroutine[Any, Any, None]) -> None:

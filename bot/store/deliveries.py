@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 
 from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
 from bot.store.database import (
-    Alarm,
     Database,
     Query,
     Row,
@@ -26,6 +25,7 @@ from bot.store.database import (
 from bot.store.due import (
     LOCKED,
     Claimed,
+    DueRows,
     DueTable,
     UnreadableRows,
     due_at_of,
@@ -411,18 +411,11 @@ class Outgoing:
     """The further questions that its message lists, oldest first."""
 
 
-class Deliveries:
+class Deliveries(DueRows):
     """The deliveries as their worker uses them."""
 
     def __init__(self, database: Database, timings: Timings, unreadable: UnreadableRows) -> None:
-        self._database = database
-        self._timings = timings
-        self._unreadable = unreadable
-
-    @property
-    def due(self) -> Alarm:
-        """Set for when a delivery may have become due."""
-        return self._database.event(Topic.DELIVERIES)
+        super().__init__(DUE, database, timings, unreadable)
 
     async def claim(
         self,
@@ -475,12 +468,6 @@ class Deliveries:
         self._unreadable.report(unreadable)
         return outgoing
 
-    async def wake_far_future(self, now: datetime) -> int:
-        """Wake what the clock that was set back keeps from work; see ``DueTable``."""
-        return await self._database.run(
-            lambda tx: DUE.wake_far_future(tx, now, self._timings), durable=False
-        )
-
     async def hasten(self, now: datetime, held_for: timedelta) -> int:
         """Make deliveries due whose call failed: Slack answers again.
 
@@ -499,10 +486,6 @@ class Deliveries:
             return len(hastened)
 
         return await self._database.run(work, durable=False)
-
-    async def void_leases(self) -> None:
-        """End all leases. Only for a process that knows that no other one works on them."""
-        await self._database.run(lambda tx: tx.all(DUE.void_leases), durable=False)
 
     async def hold_edits(self, until: datetime) -> None:
         """Leave the messages that are to be edited alone until then.

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from bot.store.database import (
+    Database,
     Query,
     Row,
     RowUnreadable,
@@ -78,7 +79,7 @@ class DueTable:
     def __init__(
         self, name: str, topic: Topic, *, due: str, on_claim: str = "", on_wake: str = ""
     ) -> None:
-        self._topic = topic
+        self.topic = topic
         self._claim: Final = Query(
             f"""
             WITH {due}
@@ -126,8 +127,35 @@ class DueTable:
             limit=_MAX_WOKEN,
         )
         if found:
-            tx.notify(self._topic)
+            tx.notify(self.topic)
         return len(found)
+
+
+class DueRows:
+    """A table with due rows as its worker uses it.
+
+    Attributes:
+        due: set for when a row of it may have become due.
+    """
+
+    def __init__(
+        self, table: DueTable, database: Database, timings: Timings, unreadable: "UnreadableRows"
+    ) -> None:
+        self._table = table
+        self._database = database
+        self._timings = timings
+        self._unreadable = unreadable
+        self.due = database.event(table.topic)
+
+    async def wake_far_future(self, now: datetime) -> int:
+        """Wake what the clock that was set back keeps from work; see ``DueTable``."""
+        return await self._database.run(
+            lambda tx: self._table.wake_far_future(tx, now, self._timings), durable=False
+        )
+
+    async def void_leases(self) -> None:
+        """End all leases. Only for a process that knows that no other one works on them."""
+        await self._database.run(lambda tx: tx.all(self._table.void_leases), durable=False)
 
 
 def tell(tx: Transaction, topic: Topic, due_at: int | None, now: int) -> None:

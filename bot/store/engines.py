@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -9,27 +10,12 @@ from urllib.parse import urlsplit
 from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.store import sqlite
-from bot.store.database import Database, DatabaseError
-from bot.store.migrate import step_names
-from bot.store.snapshot import DatabaseSnapshot, Server, sqlite_snapshot
-from bot.store.sqlite_file import check_file
+from bot.store.database import Database, DatabaseSnapshot, Query, Row, Server, Value
+from bot.store.migrate import step_names, steps_in_sqlite
+from bot.store.sqlite_file import check_file, read_only, require_file, translated
 from bot.timings import Timings
 
-
-def require_psycopg() -> None:
-    """Require what the PostgreSQL engine is made with, which is an extra.
-
-    Raises:
-        DatabaseError: it is not installed.
-    """
-    try:
-        import psycopg  # noqa: F401, PLC0415 - an extra
-    except ImportError as error:
-        raise DatabaseError(
-            "PostgreSQL needs psycopg, which is not installed: install it with all that "
-            "requirements-postgres.txt lists (.venv/bin/pip install --require-hashes "
-            "--requirement requirements-postgres.txt)"
-        ) from error
+# ruff: noqa: PLC0415 - what PostgreSQL needs is an extra; without it, these imports say so
 
 
 def open_database(
@@ -38,16 +24,13 @@ def open_database(
     """Open a database with its engine."""
     if isinstance(address, Path):
         return sqlite.SQLiteDatabase.open(address, timings.lock_timeout, metrics)
-    require_psycopg()
-    from bot.store.postgres.engine import PostgresDatabase  # noqa: PLC0415 - an extra
+    from bot.store.postgres.engine import PostgresDatabase
 
     return PostgresDatabase.open(address, metrics, timings)
 
 
-def shown(address: Path | str) -> str:
-    """Return an address without user, password and options."""
-    if isinstance(address, Path):
-        return str(address)
+def shown(address: str) -> str:
+    """Return the URL of a server without user, password and options."""
     url = urlsplit(address)
     return f"postgresql://{url.netloc.rpartition('@')[2]}{url.path}"
 
@@ -60,8 +43,7 @@ async def migrate(address: Path | str) -> list[str]:
     """
     if isinstance(address, Path):
         return await sqlite.migrate(address)
-    require_psycopg()
-    from bot.store.postgres.engine import migrate  # noqa: PLC0415 - an extra
+    from bot.store.postgres.engine import migrate
 
     return await asyncio.to_thread(migrate, address)
 
@@ -80,34 +62,49 @@ def pending_migrations(address: Path | str) -> list[str]:
         return snapshot.migrations()[1]
 
 
+class _SQLiteSnapshot:
+    """A ``DatabaseSnapshot`` of a file."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+
+    def migrations(self) -> tuple[list[str], list[str]]:
+        """Return the migrations that are done, and those that are pending."""
+        return steps_in_sqlite(self._db, self._path)
+
+    def all(self, query: Query, **values: Value) -> Iterator[Row]:
+        """Run a query and return its rows, read as they are needed."""
+        return self._db.execute(query.sqlite, values)
+
+
 @contextlib.contextmanager
-def open_snapshot(address: Path | str) -> Iterator[DatabaseSnapshot]:
+def _sqlite_snapshot(path: Path) -> Iterator[_SQLiteSnapshot]:
+    """Read the database at ``path``, beside a bot that uses it.
+
+    Raises:
+        DatabaseError: it is not there, or cannot be read.
+    """
+    require_file(path)
+    check_file(path)
+    with translated(path), read_only(path) as db:
+        db.execute("BEGIN")
+        yield _SQLiteSnapshot(db, path)
+
+
+def open_snapshot(
+    address: Path | str,
+) -> contextlib.AbstractContextManager[DatabaseSnapshot]:
     """Read a database as it is now; a bot may be using it.
 
     Raises:
         DatabaseError: it cannot be read.
     """
     if isinstance(address, Path):
-        with sqlite_snapshot(address) as of_file:
-            yield of_file
-        return
-    require_psycopg()
-    from bot.store.postgres.inspection import postgres_snapshot  # noqa: PLC0415 - an extra
+        return _sqlite_snapshot(address)
+    from bot.store.postgres.inspection import postgres_snapshot
 
-    with postgres_snapshot(address) as of_server:
-        yield of_server
-
-
-def connected_bots(url: str) -> bool:
-    """Return whether a bot is connected to a PostgreSQL database, as far as its server says it.
-
-    Raises:
-        DatabaseError: it cannot be used.
-    """
-    require_psycopg()
-    from bot.store.postgres import inspection  # noqa: PLC0415 - an extra
-
-    return inspection.connected_bots(url)
+    return postgres_snapshot(address)
 
 
 def inspect_server(url: str, clock: Clock) -> Server:
@@ -116,7 +113,6 @@ def inspect_server(url: str, clock: Clock) -> Server:
     Raises:
         DatabaseError: it cannot be used.
     """
-    require_psycopg()
-    from bot.store.postgres import inspection  # noqa: PLC0415 - an extra
+    from bot.store.postgres import inspection
 
     return inspection.inspect_server(url, clock)

@@ -10,16 +10,23 @@ from typing import Final
 
 from bot.model import Installation, Job
 from bot.store.attempts import attempt_from
-from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms, to_ms
+from bot.store.database import (
+    DatabaseError,
+    DatabaseSnapshot,
+    Query,
+    Row,
+    RowUnreadable,
+    from_ms,
+    to_ms,
+)
 from bot.store.deliveries import delivery_from
 from bot.store.due import read_each
-from bot.store.engines import connected_bots, open_snapshot
+from bot.store.engines import open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.jobs import FINISHED_VIDEOS
 from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
-from bot.store.snapshot import DatabaseSnapshot
 from bot.store.sqlite_file import beside, is_locked, process_with_lock
 from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
 
@@ -156,18 +163,16 @@ def stored_videos(address: Path | str) -> list[Job]:
 # ── The bot that has it open ──────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The bot that has a database open; ``process`` is its id, where the system says it."""
+def find_owner(address: Path | str) -> int | None:
+    """Return the process of the bot that uses a database, or 0 where the system does not say it.
 
-    process: int | None
-
-
-def find_owner(address: Path | str) -> Owner | None:
-    """Return which bot uses a database; None if none does. No lock is taken, and no file made."""
+    None if none does. No lock is taken, and no file made.
+    """
     if isinstance(address, str):
         with contextlib.suppress(DatabaseError):
-            return Owner(None) if connected_bots(address) else None
+            from bot.store.postgres.inspection import connected_bots  # noqa: PLC0415 - an extra
+
+            return 0 if connected_bots(address) else None
         return None
     lock = beside(address, "-lock")
     try:
@@ -177,4 +182,4 @@ def find_owner(address: Path | str) -> Owner | None:
             inode = os.fstat(file.fileno()).st_ino
     except OSError:
         return None
-    return Owner(process_with_lock(inode))
+    return process_with_lock(inode) or 0

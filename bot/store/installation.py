@@ -187,10 +187,7 @@ class Backlog:
 
 def _count(tx: Transaction, now: datetime, since: datetime) -> Figures:
     jobs = {(row["kind"], row["state"]): row["number"] for row in tx.all(_JOBS, open=_OPEN)}
-    due = {}
-    for table, query in _DUE.items():
-        row = tx.one(query, now=to_ms(now))
-        due[table] = row["number"] if row is not None else 0
+    due = {table: tx.all(query, now=to_ms(now))[0]["number"] for table, query in _DUE.items()}
     return Figures(now, jobs, due, _oldest(tx, now, since))
 
 

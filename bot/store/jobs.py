@@ -42,7 +42,6 @@ from bot.store.attempts import (
 )
 from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
 from bot.store.database import (
-    Alarm,
     Database,
     Query,
     Row,
@@ -65,7 +64,15 @@ from bot.store.deliveries import (
     lock_questions,
     settle_question,
 )
-from bot.store.due import Claimed, DueTable, UnreadableRows, due_at_of, read_each, set_aside
+from bot.store.due import (
+    Claimed,
+    DueRows,
+    DueTable,
+    UnreadableRows,
+    due_at_of,
+    read_each,
+    set_aside,
+)
 from bot.store.history import (
     SAME,
     AlreadyRequested,
@@ -79,9 +86,9 @@ from bot.store.transitions import POLLED, end, release_woken, save, save_created
 from bot.store.usage import (
     USED_COLUMNS,
     Bound,
-    KnownLimits,
     LimitReached,
     Limits,
+    LimitsInForce,
     LimitsTable,
     NotAllowed,
     count,
@@ -217,18 +224,20 @@ _NEXT_DUE: Final = Query(
     ) AS next
     """  # noqa: S608 - likewise
 )
-_DELAYED: Final = Query(
-    """
-    SELECT id FROM jobs
-    WHERE due_at > :latest AND claimed = 0 AND ended_at IS NULL
-        AND (failures > 0 OR held_by IN (EACH :held_by))
-    ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
-    """
-)
 # For whichever copy of the bot claims them, they no longer wait for what held them back.
 _HASTEN: Final = Query(
     """
-    UPDATE jobs SET due_at = :due_at, held_by = NULL, held_until = NULL WHERE id IN (EACH :ids)
+    WITH delayed AS (
+        SELECT id FROM jobs
+        WHERE due_at > :latest AND claimed = 0 AND ended_at IS NULL
+            AND (failures > 0 OR held_by IN (EACH :held_by))
+        ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
+    ), spread AS (
+        SELECT id, (row_number() OVER (ORDER BY id) - 1) % :steps * :interval AS own_wait
+        FROM delayed
+    )
+    UPDATE jobs SET due_at = :now + own_wait, held_by = NULL, held_until = NULL
+    FROM spread WHERE spread.id = jobs.id RETURNING jobs.id
     """
 )
 _T = TypeVar("_T")
@@ -409,7 +418,7 @@ class _Answer:
     """What a submission led to, and what it read that can be kept in memory."""
 
     result: "Submitted | _NotStored"
-    limits: KnownLimits
+    limits: LimitsInForce
     durations: KnownDurations | None = None
     used_before: Row | None = None
     """The ``USED_COLUMNS`` before it was counted."""
@@ -418,7 +427,7 @@ class _Answer:
 _NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached | NobodyToApprove
 
 
-class Jobs:
+class Jobs(DueRows):
     """The jobs, from their submission to their deletion.
 
     Attributes:
@@ -434,11 +443,9 @@ class Jobs:
         unreadable: UnreadableRows,
         approvals: ApprovalPolicy = _NO_APPROVALS,
     ) -> None:
-        self._database = database
-        self._timings = timings
+        super().__init__(DUE, database, timings, unreadable)
         self._limits = limits
         self._trainings = limits.settings.trainings
-        self._unreadable = unreadable
         self.approvals = approvals
         self.durations = TypicalDurations(database)
 
@@ -537,11 +544,6 @@ class Jobs:
 
     # ── What the worker's loop uses ───────────────────────────────────────────────────────────
 
-    @property
-    def due(self) -> Alarm:
-        """Set for when a job may have become due."""
-        return self._database.event(Topic.JOBS)
-
     async def claim(
         self,
         now: datetime,
@@ -613,37 +615,28 @@ class Jobs:
             lambda tx: save(tx, job, due_at, to_ms(now), edits=edits), durable=False
         )
 
-    async def wake_far_future(self, now: datetime) -> int:
-        """Wake what the clock that was set back keeps from work; see ``DueTable``."""
-        return await self._database.run(
-            lambda tx: DUE.wake_far_future(tx, now, self._timings), durable=False
-        )
-
     async def hasten(self, now: datetime, failures: Collection[Failure]) -> int:
         """Make jobs due whose call failed, or was held back by ``failures``: that is over.
 
         They are due one after the other within ``hasten_within``, so that the calls do not all come
         at once. Returns the number of jobs; more may be left for the next call.
         """
-        latest = now + self._timings.hasten_within
 
         def work(tx: Transaction) -> int:
-            held_by = [each.value for each in failures]
-            delayed = tx.all(_DELAYED, latest=to_ms(latest), held_by=held_by, limit=_MAX_WOKEN)
-            ids = [row["id"] for row in delayed]
-            for step in range(_HASTEN_STEPS):
-                if some := ids[step::_HASTEN_STEPS]:
-                    due_at = now + self._timings.hasten_within * (step / _HASTEN_STEPS)
-                    tx.all(_HASTEN, ids=some, due_at=to_ms(due_at))
-            if ids:
+            hastened = tx.all(
+                _HASTEN,
+                now=to_ms(now),
+                latest=to_ms(now + self._timings.hasten_within),
+                held_by=[each.value for each in failures],
+                limit=_MAX_WOKEN,
+                steps=_HASTEN_STEPS,
+                interval=span_ms(self._timings.hasten_within / _HASTEN_STEPS),
+            )
+            if hastened:
                 tx.notify(Topic.JOBS)
-            return len(ids)
+            return len(hastened)
 
         return await self._database.run(work, durable=False)
-
-    async def void_leases(self) -> None:
-        """End all leases. Only for a process that knows that no other one works on them."""
-        await self._database.run(lambda tx: tx.all(DUE.void_leases), durable=False)
 
     # ── Submitting ────────────────────────────────────────────────────────────────────────────
 
@@ -759,8 +752,8 @@ class Jobs:
         return _stored(answer.result)
 
     def _ask_for_form(
-        self, tx: Transaction, known: KnownLimits, values: Mapping[str, Value]
-    ) -> tuple[Row, KnownLimits]:
+        self, tx: Transaction, known: LimitsInForce, values: Mapping[str, Value]
+    ) -> tuple[Row, LimitsInForce]:
         """Return what a submission asks, and the limits, which an admin may have changed since."""
         [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
         if form["revision"] != known.revision:
@@ -877,45 +870,6 @@ class Jobs:
             tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
             self._settle(tx, job, Settlement.DECLINED, user, now=to_ms(now), reason=reason)
             return end(tx, _failed(job, Failure.DECLINED, reason), self._trainings, to_ms(now))
-
-        return await self._database.run(work, serial=True)
-
-    async def withdraw(self, job_id: str, user: str, now: datetime) -> bool:
-        """End a job that waits for approval as cancelled, as ``user`` chose.
-
-        Returns:
-            Whether it was ended: False if it no longer waits.
-        """
-
-        def work(tx: Transaction) -> bool:
-            lock_limits(tx)
-            row = lock_job(tx, job_id)
-            if row is None or row["state"] != State.WAITING_FOR_APPROVAL:
-                return False
-            job = job_from(row)
-            tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
-            self._settle(tx, job, Settlement.CANCELLED, user, now=to_ms(now))
-            return end(tx, _failed(job, Failure.WITHDRAWN), self._trainings, to_ms(now))
-
-        return await self._database.run(work, serial=True)
-
-    async def expire_approval(self, job: Job, now: datetime) -> bool:
-        """End a claimed job that nobody approved in time.
-
-        Returns:
-            Whether it was ended: False if somebody decided meanwhile.
-        """
-
-        def work(tx: Transaction) -> bool:
-            lock_limits(tx)
-            row = lock_job(tx, job.id)
-            waits = (State.WAITING_FOR_APPROVAL, job.claim)
-            if row is None or (row["state"], row["claim"]) != waits:
-                return False
-            if release_woken(tx, job, to_ms(now)):
-                return False
-            self._settle(tx, job, Settlement.UNANSWERED, None, now=to_ms(now))
-            return end(tx, _failed(job, Failure.NOT_APPROVED), self._trainings, to_ms(now))
 
         return await self._database.run(work, serial=True)
 
@@ -1050,26 +1004,19 @@ class Jobs:
 
         return await self._database.run(work)
 
-    async def erase_audit(self, before: datetime) -> int:
-        """Erase the details of what people did ``before``; return of how many rows.
+    async def forget_audit(self, erase_before: datetime, delete_before: datetime) -> int:
+        """Erase the details of what people did in the audit, and delete what is older.
 
-        Some may be left for the next call.
+        Returns:
+            Of how many rows. Some may be left for the next call.
         """
-        return await self._forget(ERASE_DETAILS, before)
 
-    async def delete_audit(self, before: datetime) -> int:
-        """Delete what people did ``before`` from the audit; return how many rows.
-
-        Some may be left for the next call.
-        """
-        return await self._forget(DELETE_AUDIT, before)
-
-    async def _forget(self, query: Query, before: datetime) -> int:
         def work(tx: Transaction) -> int:
-            forgotten = tx.all(query, before=to_ms(before), limit=_MAX_AUDIT_ROWS)
-            if forgotten:
+            erased = tx.all(ERASE_DETAILS, before=to_ms(erase_before), limit=_MAX_AUDIT_ROWS)
+            deleted = tx.all(DELETE_AUDIT, before=to_ms(delete_before), limit=_MAX_AUDIT_ROWS)
+            if erased or deleted:
                 tx.all(_MARK_TO_COMPACT)
-            return len(forgotten)
+            return len(erased) + len(deleted)
 
         return await self._database.run(work)
 
@@ -1323,26 +1270,38 @@ class Jobs:
             serial=uncreated,
         )
 
-    async def cancel(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
-        """End an unconfirmed job as cancelled, as ``user`` chose.
+    async def cancel(
+        self,
+        job_id: str,
+        attempts: int,
+        user: str,
+        now: datetime,
+        *,
+        state: State = State.UNCONFIRMED,
+    ) -> bool:
+        """End a job as cancelled, as ``user`` chose.
 
-        ``attempts`` create calls were begun for it when they chose.
+        It was unconfirmed, or waited for approval, as ``state`` says, and ``attempts`` create calls
+        were begun for it when they chose.
 
         Returns:
-            Whether it was ended: False if it no longer is unconfirmed, or another attempt was begun
+            Whether it was ended: False if it is in another state, or another attempt was begun
             since.
         """
 
         def work(tx: Transaction) -> bool:
+            lock_limits(tx)
             row = lock_asked(tx, job_id)
-            if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
+            if row is None or (row["state"], row["attempts"]) != (state, attempts):
                 return False
-            settle_question(tx, job_id, Settlement.CANCELLED, user, to_ms(now))
-            record(tx, AuditAction.CANCELLED, user=user, at=to_ms(now), job_id=job_id)
-            cancelled = replace(job_from(row), state=State.FAILED, failure=Failure.CANCELLED)
-            return end(tx, cancelled, self._trainings, to_ms(now))
+            job, failure = job_from(row), Failure.CANCELLED
+            if state is State.WAITING_FOR_APPROVAL:
+                failure = Failure.WITHDRAWN
+                tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
+            self._settle(tx, job, Settlement.CANCELLED, user, now=to_ms(now))
+            return end(tx, _failed(job, failure), self._trainings, to_ms(now))
 
-        return await self._database.run(work)
+        return await self._database.run(work, serial=True)
 
     async def stop(
         self, job_id: str, attempts: int, failure: Failure, user: str, now: datetime
@@ -1362,29 +1321,33 @@ class Jobs:
             if row is None or row["state"] not in POLLED or row["attempts"] != attempts:
                 return False
             record(tx, AuditAction.STOPPED, user=user, at=to_ms(now), job_id=job_id)
-            stopped = replace(job_from(row), state=State.FAILED, failure=failure)
-            return end(tx, stopped, self._trainings, to_ms(now))
+            return end(tx, _failed(job_from(row), failure), self._trainings, to_ms(now))
 
         return await self._database.run(work)
 
     async def expire(self, job: Job, now: datetime) -> bool:
-        """End a claimed job whose question was not answered.
+        """End a claimed job whose question was not answered, or that nobody approved in time.
 
         Returns:
-            Whether it was ended: False if an answer or a callback came meanwhile.
+            Whether it was ended: False if an answer, a decision or a callback came meanwhile.
         """
-        expired = replace(job, state=State.FAILED, failure=Failure.UNANSWERED)
 
         def work(tx: Transaction) -> bool:
+            lock_limits(tx)
             row = lock_asked(tx, job.id)
-            if row is None or (row["state"], row["claim"]) != (State.UNCONFIRMED, job.claim):
+            if row is None or (row["state"], row["claim"]) != (job.state, job.claim):
                 return False
             if release_woken(tx, job, to_ms(now)):
                 return False
-            settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
-            return end(tx, expired, self._trainings, to_ms(now))
+            if job.state is State.WAITING_FOR_APPROVAL:
+                failure = Failure.NOT_APPROVED
+                self._settle(tx, job, Settlement.UNANSWERED, None, now=to_ms(now))
+            else:
+                failure = Failure.UNANSWERED
+                settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
+            return end(tx, _failed(job, failure), self._trainings, to_ms(now))
 
-        return await self._database.run(work)
+        return await self._database.run(work, serial=True)
 
 
 def _found_or_outside(

@@ -9,6 +9,7 @@ import logging
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, Literal
@@ -136,6 +137,12 @@ def tables() -> list[Table]:
             numbers = {column: kind in _NUMBERS for _, column, kind, *_ in columns}
             found[name] = Table(name, numbers, bool(rows))
     return [found[name] for name in TopologicalSorter(refers).static_order()]
+
+
+@cache
+def table_names() -> list[str]:
+    """Return the names of ``tables``."""
+    return [each.name for each in tables()]
 
 
 # ── SQLite ────────────────────────────────────────────────────────────────────────────────────

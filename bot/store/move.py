@@ -13,10 +13,10 @@ from psycopg.rows import DictRow
 from bot.store import deliveries, jobs
 from bot.store.database import DatabaseError, DatabaseInUse
 from bot.store.engines import shown
-from bot.store.migrate import MOVED, Table, steps_in_sqlite, tables
-from bot.store.postgres.engine import OWN_PATH, connect_as_command, migrate_postgres
-from bot.store.postgres.inspection import translated_postgres
-from bot.store.sqlite import refuse_mixed
+from bot.store.migrate import MOVED, Table, steps_in_sqlite, table_names, tables
+from bot.store.postgres.engine import COMMAND, OWN_PATH, migrate_postgres
+from bot.store.postgres.engine import connect as connect_to_server
+from bot.store.postgres.errors import translated as translated_postgres
 from bot.store.sqlite_file import FileLock, check_file, connect, translated
 
 Counts: TypeAlias = Mapping[str, int]
@@ -58,7 +58,6 @@ def move(source: Path, target: str, progress: Callable[[str], object] = str) -> 
         raise DatabaseError(f"{source} is not there: set FROM to the database of the bot")
     lock = FileLock(source)
     try:
-        refuse_mixed(source)
         check_file(source, pages="integrity_check")
         with translated(source), contextlib.closing(connect(source)) as db:
             _require_current(db, source)
@@ -95,7 +94,7 @@ def _require_current(db: sqlite3.Connection, source: Path) -> None:
 @contextlib.contextmanager
 def _opened_target(url: str) -> Iterator[_Target]:
     """Begin a transaction in a database with empty tables, and commit it at the end."""
-    with translated_postgres("TO"), connect_as_command(url) as to:
+    with translated_postgres("TO"), connect_to_server(url, application_name=COMMAND) as to:
         to.execute(_BEGIN)
         try:
             _prepare(to)
@@ -113,7 +112,7 @@ def _opened_target(url: str) -> Iterator[_Target]:
 
 def _prepare(to: _Target) -> None:
     """Make the tables, and have nobody else use them."""
-    names = [each.name for each in tables()]
+    names = table_names()
     if foreign := to.execute(_FOREIGN, [[*names, "migrations"]]).fetchone():
         raise DatabaseError(
             f"TO is not empty: it has the table {foreign['tablename']}, which is not the bot's. "

@@ -18,25 +18,25 @@ import aiosqlite
 
 from bot.metrics import Metrics
 from bot.store.database import (
+    Call,
+    Database,
     DatabaseCorrupt,
     DatabaseError,
     DatabaseInUse,
     DatabaseUnavailable,
     DatabaseUncertain,
-    Notifications,
     Query,
     Row,
     Topic,
     Transaction,
-    TransactionBase,
     Value,
     to_its_end,
+    until_free,
 )
 from bot.store.migrate import migrate_sqlite, refuse_other_versions
 from bot.store.sqlite_file import (
     FileLock,
     OpenFiles,
-    beside,
     check_file,
     connect,
     describe,
@@ -45,15 +45,11 @@ from bot.store.sqlite_file import (
     is_busy,
     is_corrupt,
     is_unwritten,
-    translated,
 )
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-# Between two tries to get a file that another process has, in seconds.
-_LOCK_INTERVAL_S: Final = 0.1
 
 
 class Connection(aiosqlite.Connection):
@@ -84,32 +80,12 @@ class Connection(aiosqlite.Connection):
 @contextlib.asynccontextmanager
 async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
     """Open a database for this process alone; wait for another process until the timeout."""
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    waits = False
-    while True:
-        try:
-            lock = FileLock(path)  # not in a thread, which would have it after a cancellation
-            try:
-                await asyncio.to_thread(refuse_mixed, path)
-                await asyncio.to_thread(check_file, path)
-                await asyncio.to_thread(refuse_other_versions, path)
-                connection = Connection(partial(connect, path), iter_chunk_size=64)
-                await connection.open()
-            except BaseException:
-                lock.release()
-                raise
-            break
-        except DatabaseInUse:
-            if loop.time() - begun >= lock_timeout.total_seconds():
-                raise
-            if not waits:
-                waits = True
-                extra = {"file": str(path), "at_most_s": round(lock_timeout.total_seconds())}
-                _LOG.warning("waiting for another process to close the database", extra=extra)
-        await asyncio.sleep(_LOCK_INTERVAL_S)
-    if (waited := loop.time() - begun) > 1:
-        _LOG.info("waited for another process to close the database", extra={"s": int(waited)})
+    connection, lock = await until_free(
+        partial(_connect, path),
+        DatabaseInUse,
+        lock_timeout,
+        "waiting for another process to close the database",
+    )
     try:
         yield connection
     finally:
@@ -119,27 +95,17 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
             lock.release()
 
 
-def refuse_mixed(path: Path) -> None:
-    """Refuse a backup that was put beside the log of another file: SQLite would apply that to it.
-
-    Only for a process that has not opened it: to close a file takes SQLite's locks of it away.
-    """
-    wal = beside(path, "-wal")
-    with translated(path):
-        if not path.exists() or not wal.exists() or not wal.stat().st_size:
-            return
-        with path.open("rb") as file:
-            header = file.read(20)
-    # A file that is used with a log says so (https://sqlite.org/fileformat2.html, 1.3.3).
-    if header.startswith(b"SQLite format 3\0") and header[18:] == b"\1\1":
-        raise DatabaseCorrupt(
-            f"{wal} belongs to another file than {path}, which is a backup: move the log away."
-        )
-
-
-def is_interrupted(error: Exception) -> bool:
-    """Return whether a statement was ended to let others go first."""
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+async def _connect(path: Path) -> tuple[Connection, FileLock]:
+    lock = FileLock(path)  # not in a thread, which would have it after a cancellation
+    try:
+        await asyncio.to_thread(check_file, path)
+        await asyncio.to_thread(refuse_other_versions, path)
+        connection = Connection(partial(connect, path), iter_chunk_size=64)
+        await connection.open()
+    except BaseException:
+        lock.release()
+        raise
+    return connection, lock
 
 
 def is_log_emptied(db: sqlite3.Connection) -> bool:
@@ -156,16 +122,6 @@ def is_log_emptied(db: sqlite3.Connection) -> bool:
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 64
 _LOCK_TIMEOUT: Final = Timings().lock_timeout
-_WRITE: Final = Query("UPDATE migrations SET name = name")
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A work that waits for its turn, and the future of its caller."""
-
-    work: Callable[[Transaction], Any]
-    durable: bool
-    answer: asyncio.Future[Any]
 
 
 class _FileError(Exception):
@@ -197,7 +153,7 @@ class _Done:
     """The seconds that each commit of a change took, and whether it waited for the disk."""
 
 
-class SQLiteDatabase(Notifications):
+class SQLiteDatabase(Database):
     """A file that no other bot has open.
 
     Works wait in one queue and are committed in groups, in one transaction in the connection's
@@ -208,6 +164,8 @@ class SQLiteDatabase(Notifications):
     damaged is not used any more: even its record of paid calls may be wrong.
     """
 
+    is_sole_process = True
+
     def __init__(
         self, connection: Connection, path: Path, files: OpenFiles, metrics: Metrics
     ) -> None:
@@ -216,12 +174,10 @@ class SQLiteDatabase(Notifications):
         self._connection = connection
         self._path = path
         self._files = files
-        self._waiting: deque[_Call] = deque()
-        self._group: list[_Call] = []
+        self._waiting: deque[Call] = deque()
+        self._group: list[Call] = []
         self._arrived = asyncio.Event()
-        self._closing = False
         self._problem: DatabaseError | None = None
-        self._unusable = asyncio.Event()
         self._syncs = True
         self._gives_way = False
         self._committer = asyncio.create_task(self._commit_groups())  # noqa: TID251 - see close
@@ -253,30 +209,11 @@ class SQLiteDatabase(Notifications):
             finally:
                 await to_its_end(database.close())
 
-    @property
-    def is_sole_process(self) -> bool:
-        """Whether no other process can use this database: always, it is locked."""
-        return True
-
-    async def run(
-        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
-    ) -> _T:
-        """Run ``work`` in a transaction; see ``Database.run``. All works are serial here."""
-        del serial
-        if self._closing:
-            raise DatabaseError("the database is closed")
-        if self._unusable.is_set() and self._problem is not None:
-            raise self._problem
-        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Call(work, durable, answer))
+    def _add(self, call: Call) -> None:
+        self._waiting.append(call)
         self._arrived.set()
         if self._gives_way:
             self._connection.interrupt_now()
-        return await answer
-
-    async def check(self) -> None:
-        """Return if a change reaches the disk, which others may not need for a while."""
-        await self.run(lambda tx: tx.all(_WRITE))
 
     async def compact(self, *, give_way: bool) -> bool:
         """Rewrite the file and empty its log; see ``Database.compact``.
@@ -284,7 +221,7 @@ class SQLiteDatabase(Notifications):
         Splitting a page leaves copies of rows in its free space, which ``secure_delete`` does not
         overwrite (https://sqlite.org/pragma.html#pragma_secure_delete). VACUUM leaves none.
         """
-        if self._closing or self._problem is not None or (give_way and self._group):
+        if self._is_closing.is_set() or self._problem is not None or (give_way and self._group):
             return False
         self._gives_way = give_way
         try:
@@ -295,15 +232,9 @@ class SQLiteDatabase(Notifications):
         finally:
             self._gives_way = False
 
-    async def watch(self) -> None:
-        """Wait until the database cannot be used any more, and raise why."""
-        await self._unusable.wait()
-        assert self._problem is not None  # noqa: S101 - it is set before the event
-        raise self._problem
-
     async def close(self) -> None:
         """Finish the works that wait; later ones raise DatabaseError."""
-        self._closing = True
+        self._is_closing.set()
         self._arrived.set()
         await asyncio.wait([self._committer])
 
@@ -312,7 +243,7 @@ class SQLiteDatabase(Notifications):
     async def _commit_groups(self) -> None:
         while True:
             while not self._waiting:
-                if self._closing:
+                if self._is_closing.is_set():
                     return
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -331,16 +262,16 @@ class SQLiteDatabase(Notifications):
                 "ended unexpectedly. Restart the bot."
             )
             self._problem.__cause__ = error
+            self._broken = self._problem
             self._unusable.set()
         for call in (*self._group, *self._waiting):
-            if not call.answer.done():
-                call.answer.set_exception(self._problem or DatabaseError("the database is closed"))
+            call.fail(self._problem or DatabaseError("the database is closed"))
         self._waiting.clear()
 
-    async def _commit(self, group: Sequence[_Call]) -> None:
+    async def _commit(self, group: Sequence[Call]) -> None:
         """Run the works of a group and answer their callers."""
-        if self._unusable.is_set():
-            done = _Done([(None, self._problem)] * len(group))  # it is damaged
+        if self._broken is not None:
+            done = _Done([(None, self._broken)] * len(group))  # it is damaged
         else:
             done = await self._connection.run(partial(self._run_group, group))
         answers = [(result, error and self._for_caller(error)) for result, error in done.outcomes]
@@ -356,12 +287,10 @@ class SQLiteDatabase(Notifications):
         for topic, subject in done.notified:
             self.receive(topic, subject)
         for call, (result, problem) in zip(group, answers, strict=True):
-            if call.answer.done():
-                continue  # its caller was cancelled
             if problem is None:
-                call.answer.set_result(result)
+                call.succeed(result)
             else:
-                call.answer.set_exception(problem)
+                call.fail(problem)
 
     def _for_caller(self, error: Exception) -> Exception:
         """Return the error for a caller; what is wrong with the file is logged the first time."""
@@ -371,11 +300,6 @@ class SQLiteDatabase(Notifications):
             refused = DatabaseError(f"the database says: {error}")
             refused.__cause__ = error
             return refused
-        if isinstance(error, StopIteration):
-            # No future takes one. A generator turns it into the same.
-            stopped = RuntimeError("a work raised StopIteration")
-            stopped.__cause__ = error
-            return stopped
         return error
 
     def _note(self, error: Exception, *, uncertain: bool) -> DatabaseError:
@@ -390,12 +314,13 @@ class SQLiteDatabase(Notifications):
             _LOG.error("the database does not work", extra=extra)
         self._problem = problem
         if is_corrupt(error):
+            self._broken = problem
             self._unusable.set()
         return problem
 
     # ── In the connection's thread ────────────────────────────────────────────────────────────
 
-    def _run_group(self, group: Sequence[_Call], db: sqlite3.Connection) -> _Done:
+    def _run_group(self, group: Sequence[Call], db: sqlite3.Connection) -> _Done:
         """Run works in one transaction; if one fails, each in a transaction of its own."""
         done = _Done([])
         try:
@@ -411,7 +336,7 @@ class SQLiteDatabase(Notifications):
             return _Done([(None, error)] * len(group))
         return done
 
-    def _run_each_alone(self, db: sqlite3.Connection, group: Sequence[_Call], done: _Done) -> None:
+    def _run_each_alone(self, db: sqlite3.Connection, group: Sequence[Call], done: _Done) -> None:
         for call in group:
             try:
                 self._run_transaction(db, [call], done)
@@ -422,13 +347,14 @@ class SQLiteDatabase(Notifications):
             except Exception as error:  # noqa: BLE001 - its caller gets it
                 done.outcomes.append((None, error))
 
-    def _run_transaction(self, db: sqlite3.Connection, group: Sequence[_Call], done: _Done) -> None:
+    def _run_transaction(self, db: sqlite3.Connection, group: Sequence[Call], done: _Done) -> None:
         tx, before = _Transaction(db), db.total_changes
         durable, wrote = any(call.durable for call in group), False  # until it is committed
         try:
             self._wait_for_disk(db, wanted=durable)
             db.execute("BEGIN IMMEDIATE")
-            outcomes: list[_Outcome] = [(call.work(tx), None) for call in group]
+            # A generator makes another error of StopIteration, which no future takes.
+            outcomes = list[_Outcome]((call.work(tx), None) for call in group)
             wrote = db.total_changes > before
             began = time.perf_counter()
             db.execute("COMMIT")
@@ -455,8 +381,8 @@ class SQLiteDatabase(Notifications):
             finally:
                 self._files.record(db)
         except (sqlite3.Error, OSError) as error:
-            if is_interrupted(error):
-                return False
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                return False  # to let others go first
             raise DatabaseError(describe(self._path, error)) from error
 
     def _check_files(self, db: sqlite3.Connection, done: _Done) -> None:
@@ -479,7 +405,7 @@ class SQLiteDatabase(Notifications):
             self._syncs = wanted
 
 
-class _Transaction(TransactionBase):
+class _Transaction(Transaction):
     """The engine's ``Transaction``; what it notifies is sent after the commit."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -490,10 +416,6 @@ class _Transaction(TransactionBase):
         for name in query.lists:
             values[name] = json.dumps(values[name])
         return cast(list[Row], self._db.execute(query.sqlite, values).fetchall())
-
-    def one(self, query: Query, **values: Value) -> Row | None:
-        rows = self.all(query, **values)
-        return rows[0] if rows else None
 
     def lock(self, query: Query, **values: Value) -> None:
         """Do nothing: there is one writer."""

@@ -1,23 +1,18 @@
 """The SQLite file: its lock, its checks, and what may be wrong with it."""
 
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
 import sqlite3
 import struct
-import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
 from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -160,7 +155,7 @@ class FileLock:
                 remedy = _REMEDIES[sqlite3.SQLITE_READONLY]
                 raise DatabaseError(f"{path} {remedy} ({error.strerror}).") from error
             try:
-                _lock(self._file)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 os.close(self._file)
                 raise DatabaseInUse(f"{path} {_REMEDIES[sqlite3.SQLITE_BUSY]}.") from error
@@ -179,13 +174,6 @@ class FileLock:
 
 def is_locked(file: int) -> bool:
     """Return whether a bot has the lock, of which ``file`` is open, without taking it."""
-    if sys.platform == "win32":
-        try:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-            msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
-        except OSError:
-            return True
-        return False
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # it ends when the file is closed
     except OSError:
@@ -227,14 +215,20 @@ def find_writer(path: Path) -> dict[str, object]:
     return {}
 
 
-def _lock(file: int) -> None:
-    if sys.platform == "win32":
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 # ── Checking it ───────────────────────────────────────────────────────────────────────────────
+
+
+def require_file(path: Path) -> None:
+    """Require that there is a database, for a command that makes none.
+
+    Raises:
+        DatabaseError: there is none.
+    """
+    if not path.exists():
+        raise DatabaseError(
+            f"{path} is not there: set DATABASE_URL to the bot's database, or run this in the "
+            "folder that the bot runs in."
+        )
 
 
 def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check"] = "") -> None:
@@ -262,8 +256,17 @@ def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check
         return
     found = "ok"
     try:
+        if logged and _has_no_log(path):
+            raise DatabaseCorrupt(
+                f"{wal} belongs to another file than {path}, which is a backup: move the log away."
+            )
         with read_only(path) as db:
-            _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
+            tables = {row["name"] for row in db.execute(_TABLES)}
+            if tables and "migrations" not in tables:
+                raise DatabaseError(
+                    f"{path} is another program's database: set DATABASE_URL to a file of the "
+                    "bot's own"
+                )
             if pages:
                 [found] = db.execute(f"PRAGMA {pages}(1)").fetchone()
     except (sqlite3.Error, OSError) as error:
@@ -309,6 +312,17 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
+def _has_no_log(path: Path) -> bool:
+    """Return whether a database is one that is used without a log, such as a backup.
+
+    SQLite would apply the log of another file to it. One that is used with a log says so
+    (https://sqlite.org/fileformat2.html, 1.3.3).
+    """
+    with path.open("rb") as file:
+        header = file.read(20)
+    return header.startswith(b"SQLite format 3\0") and header[18:] == b"\1\1"
+
+
 def _is_log(wal: Path) -> bool:
     """Return whether a log begins as one: if it does not, SQLite ignores all that is in it."""
     with wal.open("rb") as file:
@@ -340,7 +354,6 @@ def connect(path: Path) -> sqlite3.Connection:
             os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
             db.row_factory = sqlite3.Row
             db.text_factory = text_or_bytes
-            _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
             for pragma in (
                 "synchronous = FULL",
                 "foreign_keys = ON",
@@ -437,13 +450,6 @@ def _begin_log(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL").fetchall()
     db.execute("BEGIN IMMEDIATE")
     db.execute("COMMIT")
-
-
-def _refuse_foreign(path: Path, tables: Collection[str]) -> None:
-    if tables and "migrations" not in tables:
-        raise DatabaseError(
-            f"{path} is another program's database: set DATABASE_URL to a file of the bot's own"
-        )
 
 
 def _restore(path: Path) -> str:

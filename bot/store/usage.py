@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from bot import setting_values
 from bot.model import Job, Request, spoken_time
-from bot.store.audit import AuditAction, list_limit_changes, record
+from bot.store.audit import LAST_LIMIT_CHANGES, AuditAction, record
 from bot.store.database import (
     Database,
     Query,
@@ -300,10 +300,12 @@ def reached_limit(
     """
     if open_jobs >= limits.open_per_user:
         return LimitReached(Limit.OPEN_PER_USER, limits.open_per_user)
-    for limit, maximum, so_far in _compared(limits, used):
-        if maximum is not None and so_far >= maximum:
-            return LimitReached(limit, maximum, _resets_at(limit, now))
-    return None
+    reached = [each for each in requests_left(limits, used, now) if not each.number]
+    return (
+        LimitReached(reached[0].limit, reached[0].maximum, reached[0].resets_at)
+        if reached
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,27 +320,19 @@ class Left:
 
 def requests_left(limits: Limits, used: Row, now: datetime) -> list[Left]:
     """Return what each limit of a day or month leaves to a user; ``used`` as above."""
+    tomorrow = _day_start(now) + timedelta(days=1)
+    next_month = month_start(month_start(now) + timedelta(days=31))
+    compared = (
+        (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["day_of_user"], tomorrow),
+        (Limit.PER_DAY, limits.per_day, used["day_of_all"], tomorrow),
+        (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, used["month_of_user"], next_month),
+        (Limit.PER_MONTH, limits.per_month, used["month_of_all"], next_month),
+    )
     return [
-        Left(limit, max(0, maximum - so_far), maximum, _resets_at(limit, now))
-        for limit, maximum, so_far in _compared(limits, used)
+        Left(limit, max(0, maximum - so_far), maximum, resets_at)
+        for limit, maximum, so_far, resets_at in compared
         if maximum is not None
     ]
-
-
-def _compared(limits: Limits, used: Row) -> Sequence[tuple[Limit, int | None, int]]:
-    """Return each limit of a day or month, its number, and how much of it is used."""
-    return (
-        (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["day_of_user"]),
-        (Limit.PER_DAY, limits.per_day, used["day_of_all"]),
-        (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, used["month_of_user"]),
-        (Limit.PER_MONTH, limits.per_month, used["month_of_all"]),
-    )
-
-
-def _resets_at(limit: Limit, now: datetime) -> datetime:
-    if limit in {Limit.PER_USER_PER_MONTH, Limit.PER_MONTH}:
-        return month_start(month_start(now) + timedelta(days=31))
-    return _day_start(now) + timedelta(days=1)
 
 
 # ── What admins change ────────────────────────────────────────────────────────────────────────
@@ -424,12 +418,18 @@ class LimitChange:
 
 @dataclass(frozen=True, slots=True)
 class LimitsInForce:
-    """The limits, and what of them is not from the settings."""
+    """The limits as they were read, and what of them is not from the settings."""
 
     limits: Limits
     settings: Limits
     changes: Mapping[str, LimitChange]
     """By the name of the setting."""
+    revision: int = -1
+    """Of what admins have changed; -1 before that was read."""
+    unreadable: Sequence[RowUnreadable] = ()
+    """Changes that cannot be read: there the setting counts."""
+    since: int = -1
+    """The revision that memory had when they were read."""
 
     def values(self) -> dict[str, str]:
         """Return what is in force by the name of the setting, as it would stand there."""
@@ -491,14 +491,9 @@ def fetch_changes(tx: Transaction) -> tuple[dict[str, LimitChange], list[RowUnre
 
 def changed(settings: Limits, changes: Mapping[str, LimitChange]) -> Limits:
     """Return the limits of the settings with what was changed of them."""
-    if not changes:
-        return settings
-    fields = {_CHANGEABLE[name].field: _read(each) for name, each in changes.items()}
+    known = {name: _CHANGEABLE[name] for name in changes}
+    fields = {each.field: each.read(changes[name].value) for name, each in known.items()}
     return replace(settings, **fields)
-
-
-def _read(change: LimitChange) -> Any:  # noqa: ANN401 - a number or ids
-    return _CHANGEABLE[change.name].read(change.value)
 
 
 def written(value: int | frozenset[str] | None) -> str:
@@ -522,24 +517,6 @@ def _values(limits: Limits) -> dict[str, str]:
     return {name: written(getattr(limits, each.field)) for name, each in _CHANGEABLE.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class KnownLimits:
-    """The limits as they were read."""
-
-    in_force: LimitsInForce
-    revision: int
-    """Of what admins have changed; -1 before that was read."""
-    unreadable: Sequence[RowUnreadable] = ()
-    """Changes that cannot be read: there the setting counts."""
-    since: int = -1
-    """The revision that memory had when they were read."""
-
-    @property
-    def limits(self) -> Limits:
-        """The limits that hold."""
-        return self.in_force.limits
-
-
 class LimitsTable:
     """The limits that are in force.
 
@@ -557,7 +534,7 @@ class LimitsTable:
         self._database = database
         self.settings = settings
         self._unreadable = unreadable
-        self.known = KnownLimits(LimitsInForce(settings, settings, {}), -1)
+        self.known = LimitsInForce(settings, settings, {})
         # By period and person, of the day and the month that were read last.
         self._used: dict[tuple[str, str], int] = {}
         self._read_at: datetime | None = None
@@ -599,9 +576,9 @@ class LimitsTable:
     async def fetch(self) -> LimitsInForce:
         """Return the limits as they are stored now."""
         self.learn(await self._database.run(self.read, durable=False))
-        return self.known.in_force
+        return self.known
 
-    def read(self, tx: Transaction) -> KnownLimits:
+    def read(self, tx: Transaction) -> LimitsInForce:
         """Return the limits of a transaction; in one that counts, after ``lock_limits``.
 
         So a change holds at once for every copy of the bot.
@@ -612,9 +589,11 @@ class LimitsTable:
         changes, unreadable = tx.once((_EACH, revision), lambda: fetch_changes(tx))
         # One that is damaged is no revision: then each request reads the limits.
         revision = revision if isinstance(revision, int) else -1
-        return KnownLimits(self._in_force(changes), revision, unreadable, self.known.revision)
+        limits = changed(self.settings, changes)
+        since = self.known.revision
+        return LimitsInForce(limits, self.settings, changes, revision, unreadable, since)
 
-    def learn(self, known: KnownLimits) -> None:
+    def learn(self, known: LimitsInForce) -> None:
         """Keep limits in memory whose transaction is committed, unless later ones are there."""
         self._unreadable.report(known.unreadable)
         if known.since == self.known.revision or known.revision >= self.known.revision:
@@ -624,7 +603,7 @@ class LimitsTable:
         """Return the last changes, newest first, as far as they are kept."""
 
         def work(tx: Transaction) -> list[PastChange]:
-            past, errors = read_each(_past_from, list_limit_changes(tx, limit))
+            past, errors = read_each(_past_from, tx.all(LAST_LIMIT_CHANGES, limit=limit))
             self._unreadable.report(errors)
             return [each for each in past if each.name in _CHANGEABLE]
 
@@ -657,16 +636,16 @@ class LimitsTable:
         """
         values = _checked(changes)
 
-        def work(tx: Transaction) -> KnownLimits:
+        def work(tx: Transaction) -> LimitsInForce:
             lock_limits(tx)  # a request counts before the change or after it
-            in_force = self._in_force(fetch_changes(tx)[0])
+            in_force = self.read(tx)
             before, settings = in_force.values(), in_force.setting_values()
             after = {
                 name: settings[name] if value is None else value for name, value in values.items()
             }
             differing = sorted(name for name in after if after[name] != before[name])
             if not differing:
-                return self.read(tx)
+                return in_force
             if shown is not None and any(
                 limit_hash(value) != shown.get(name) for name, value in before.items()
             ):
@@ -685,9 +664,6 @@ class LimitsTable:
             return self.read(tx)
 
         self.learn(await self._database.run(work, serial=True))
-
-    def _in_force(self, changes: Mapping[str, LimitChange]) -> LimitsInForce:
-        return LimitsInForce(changed(self.settings, changes), self.settings, changes)
 
 
 def _checked(changes: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot.model import State
 from bot.ops import doctor
 from bot.store.backup import back_up
 from sandbox.block_kit import Json
@@ -236,7 +237,9 @@ async def test_nobody_is_left_with_an_approval_that_was_settled_while_it_was_pos
             if (when, method, arguments.get("channel")) == ("before", "chat.postMessage", channel):
                 world.slack.on_request = None
                 [job] = world.query("SELECT id FROM jobs WHERE ended_at IS NULL")
-                assert await bot.store.jobs.withdraw(job["id"], ana, world.clock.now())
+                waits = State.WAITING_FOR_APPROVAL
+                now = world.clock.now()
+                assert await bot.store.jobs.cancel(job["id"], 0, ana, now, state=waits)
 
         world.slack.on_request = cancels
         await ask(world)

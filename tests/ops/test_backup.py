@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.clock import SystemClock
+from bot.ops.doctor_database import check_database
 from bot.store import DatabaseError
 from bot.store.backup import back_up
 from bot.store.sqlite import migrate
@@ -113,6 +115,8 @@ async def test_a_backup_beside_the_log_of_the_database_before_is_refused(
         await migrate(database)
     with pytest.raises(DatabaseError, match="belongs to another file than"):
         back_up(database, tmp_path / "mixed.db", _NOW, replace=False)
+    findings = {each.name: each for each in check_database(database, SystemClock())}
+    assert "belongs to another file than" in findings["database"].message
     assert (database.read_bytes(), log.read_bytes()) == (backup.read_bytes(), before)
     restore(backup, database)
     assert await migrate(database) == []

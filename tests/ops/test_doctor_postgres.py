@@ -11,10 +11,10 @@ import pytest
 from bot.clock import SystemClock
 from bot.ops.doctor_database import check_database, check_server
 from bot.ops.finding import Finding
-from bot.store.engines import connected_bots, inspect_server
+from bot.store.database import Server
+from bot.store.engines import inspect_server
 from bot.store.postgres.engine import connect
-from bot.store.postgres.inspection import postgres_snapshot
-from bot.store.snapshot import Server
+from bot.store.postgres.inspection import connected_bots, postgres_snapshot
 from sandbox.clock import ManualClock
 from tests.databases import STEPS
 from tests.ops.report import report

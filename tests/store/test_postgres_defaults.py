@@ -83,8 +83,8 @@ async def test_copies_that_start_at_once_on_an_empty_database_work_whatever_thei
             async with asyncio.timeout(30):
                 while blocker is None:
                     blocker = await find_blocker(empty_url, None)
-            assert (blocker.pid, blocker.application) == (admin.pid, "psql")
-            assert (blocker.since or "").startswith("20")
+            assert (blocker["pid"], blocker["application"]) == (admin.pid, "psql")
+            assert blocker["since"].startswith("20")
         await asyncio.wait([waiting])
     assert run(empty_url, 'SELECT count(*) FROM "bot-s".jobs') == [(40,)]
 

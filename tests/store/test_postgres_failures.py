@@ -211,7 +211,7 @@ async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_ac
             async with asyncio.timeout(SOON_S):
                 assert await slow == 2
                 assert await waiting == 3
-                while len(database._waiting._idle) < len(database._links):  # noqa: ASYNC110 - likewise
+                while len(database._idle) < len(database._links):  # noqa: ASYNC110 - likewise
                     await asyncio.sleep(0.001)
                 assert await database.run(add) == 4
     finally:

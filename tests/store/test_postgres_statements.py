@@ -5,7 +5,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import psycopg
 import pytest
@@ -116,7 +116,7 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
             connection.execute("ANALYZE")
         async with PostgresDatabase.open(postgres_url) as database:
             limits = Limits(per_user_per_month=20, per_month=20)
-            store = Store(_WithPlans(database), TIMINGS, limits)
+            store = Store(cast(Database, _WithPlans(database)), TIMINGS, limits)
             for _ in range(12):  # a plan for any values would come with the sixth
                 await store.jobs.claim(NOW, 1)
                 await store.deliveries.claim(NOW, 1)

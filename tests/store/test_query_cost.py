@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from bot.model import Request
 from bot.store import Store
 from bot.store.attempts import _IS_FREE, _OTHER_NAMED_BY_CALLBACK
-from bot.store.audit import _LAST_LIMIT_CHANGES
+from bot.store.audit import LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Transaction, Value
 from bot.store.deliveries import _ASKING, _FIRST, _LISTED
 from bot.store.history import _RECENT
@@ -97,7 +97,7 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
         (_USED, _PERIODS),
         (_GIVE_BACK, {"videos": 1, "spoken_ms": 1, "trainings": 0, "now": 1, **_PERIODS}),
         (_OF_MONTH, {"month": "2026-11"}),
-        (_LAST_LIMIT_CHANGES, {"limit": 5}),
+        (LAST_LIMIT_CHANGES, {"limit": 5}),
     ]
     for query, values in cases:
         with subtests.test(query=query, values=values):
@@ -183,7 +183,7 @@ async def test_an_ordinary_form_is_one_transaction_of_at_most_five_statements(
         tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
     ) as database:
         counting = _Counting(database)
-        jobs = Store(counting, TIMINGS).jobs
+        jobs = Store(cast(Database, counting), TIMINGS).jobs
         ran = []
         for number in range(3):
             counting.counts.clear()
@@ -200,7 +200,7 @@ async def test_forms_that_are_stored_together_read_what_they_share_once(tmp_path
         tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
     ) as database:
         counting = _Counting(database)
-        store = Store(counting, TIMINGS)
+        store = Store(cast(Database, counting), TIMINGS)
         requests = (Request(f"V{n}", "video", {"script": "Hi"}, "U1", "C1") for n in range(20))
         await asyncio.gather(*(store.jobs.submit(each, NOW) for each in requests))
     # The first one may be stored before the others have come.

@@ -38,67 +38,7 @@ def count(tx: Transaction) -> int:
     return int(row["number"])
 
 
-# ── SQL ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_query_is_rendered_for_sqlite_once(subtests: pytest.Subtests) -> None:
-    for text, sqlite, lists in [
-        ("SELECT 1", "SELECT 1", set()),
-        ("SELECT a FROM t WHERE id = :id FOR UPDATE", "SELECT a FROM t WHERE id = :id ", set()),
-        ("SELECT a FROM t LIMIT :n FOR UPDATE SKIP LOCKED", "SELECT a FROM t LIMIT :n ", set()),
-        ("SELECT a FROM t, u FOR UPDATE OF t, u SKIP LOCKED", "SELECT a FROM t, u ", set()),
-        (
-            "SELECT a FROM t WHERE id IN (EACH :ids) AND b NOT IN (EACH :others)",
-            (
-                "SELECT a FROM t WHERE id IN (SELECT value FROM json_each(:ids))"
-                " AND b NOT IN (SELECT value FROM json_each(:others))"
-            ),
-            {"ids", "others"},
-        ),
-    ]:
-        with subtests.test(text=text, sqlite=sqlite, lists=lists):
-            query = Query(text)
-            assert query.sqlite == sqlite
-            assert query.sqlite is query.sqlite
-            assert query.lists == lists
-
-
 # ── aiosqlite's connection, and our method of it ──────────────────────────────────────────────
-
-
-async def test_a_function_runs_in_the_connections_own_thread_in_order() -> None:
-    assert version("aiosqlite").startswith("0.22."), "Connection.run uses what is not public"
-    seen: list[int] = []
-
-    def insert(db: sqlite3.Connection) -> int:
-        seen.append(threading.get_ident())
-        db.execute("INSERT INTO t VALUES (2)")
-        number: int = db.execute("SELECT count(*) FROM t").fetchone()[0]
-        return number
-
-    async with Connection(lambda: sqlite3.connect(":memory:"), iter_chunk_size=64) as connection:
-        assert isinstance(connection, Connection)
-        await connection.execute("CREATE TABLE t (a)")
-        first = asyncio.ensure_future(connection.execute("INSERT INTO t VALUES (1)"))  # noqa: TID251 - awaited
-        assert await connection.run(insert) == 2 or not first.done()
-        await first
-        assert seen == [connection._thread.ident]
-        assert seen != [threading.get_ident()]
-
-
-async def test_an_exception_of_a_function_reaches_its_caller_and_the_connection_still_works() -> (
-    None
-):
-    def fails(_: sqlite3.Connection) -> None:
-        raise ZeroDivisionError
-
-    async with Connection(lambda: sqlite3.connect(":memory:"), iter_chunk_size=64) as connection:
-        assert isinstance(connection, Connection)
-        with pytest.raises(ZeroDivisionError):
-            await connection.run(fails)
-        with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            await connection.run(lambda db: db.execute("SELECT * FROM missing"))
-        assert await connection.run(lambda db: db.execute("SELECT 1").fetchone()) == (1,)
 
 
 async def test_a_database_that_cannot_be_opened_leaves_no_thread_that_reports_to_the_loop() -> None:
@@ -115,6 +55,7 @@ async def test_a_database_that_cannot_be_opened_leaves_no_thread_that_reports_to
 async def test_many_waiting_works_take_one_hop_and_one_transaction(
     database: SQLiteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert version("aiosqlite").startswith("0.22."), "Connection.run uses what is not public"
     hops = 0
     execute = aiosqlite.Connection._execute
 
@@ -133,28 +74,6 @@ async def test_many_waiting_works_take_one_hop_and_one_transaction(
 
 
 # ── The end of the task that commits ──────────────────────────────────────────────────────────
-
-
-async def test_a_caller_gets_an_error_when_the_committer_ends(
-    database: SQLiteDatabase,
-) -> None:
-    def cancels_the_committer(_: Transaction) -> int:
-        raise asyncio.CancelledError
-
-    watching = asyncio.create_task(database.watch())  # noqa: TID251 - awaited below
-    asked = [asyncio.create_task(database.run(count)) for _ in range(200)]  # noqa: TID251 - likewise
-    asked.append(asyncio.create_task(database.run(cancels_the_committer)))  # noqa: TID251 - likewise
-    await asyncio.sleep(0)
-    async with asyncio.timeout(30):
-        results = await asyncio.gather(*asked, return_exceptions=True)
-        assert isinstance(results[-1], DatabaseUnavailable)
-        assert all(each == 0 or isinstance(each, DatabaseUnavailable) for each in results)
-        with pytest.raises(DatabaseUnavailable, match=r"ended unexpectedly\. Restart the bot"):
-            await watching
-        with pytest.raises(DatabaseUnavailable):
-            await database.run(count)
-        with pytest.raises(DatabaseUnavailable):
-            await database.check()
 
 
 async def test_no_caller_waits_forever_for_a_cancelled_committer(database: SQLiteDatabase) -> None:

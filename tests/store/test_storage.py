@@ -512,7 +512,7 @@ async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(
 async def test_a_start_that_waits_for_a_writer_does_not_wait_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits, log = asyncio.Event(), logging.getLogger("bot.store.sqlite")
+    waits, log = asyncio.Event(), logging.getLogger("bot.store.database")
     monkeypatch.setattr(log, "warning", lambda *_, **__: waits.set())
     monkeypatch.setattr(sqlite_file, "_BUSY_TIMEOUT_S", 0.01)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 import pytest
 
@@ -592,7 +592,7 @@ class _Watched:
         def watched(tx: Transaction) -> _T:
             statements: list[str] = []
             self.works.append(statements)
-            return work(_WatchedTransaction(tx, statements))
+            return work(cast(Transaction, _WatchedTransaction(tx, statements)))
 
         return await self._database.run(watched, durable=durable, serial=serial)
 

@@ -4,7 +4,6 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -20,7 +19,7 @@ from tests.journeys.test_limits import BUSY, refused
 from tests.modes import on_both_engines
 from tests.postgres import empty_database_url
 from tests.store.test_migrations import migrations
-from tests.usage import usage_differences, usage_differences_in
+from tests.usage import usage_differences_in
 from tests.world import World
 
 REFUSAL = CannedResponse(400, {"message": "no"})
@@ -167,18 +166,6 @@ async def test_a_kind_that_is_no_training_counts_as_a_video(quiet_world: World) 
         await world.request_video(world.ana)
     rows = world.query("SELECT DISTINCT videos, trainings FROM usage")
     assert rows == [{"videos": 1, "trainings": 1}]
-
-
-def test_differences_are_found() -> None:
-    def row(who: str, period: str, videos: int) -> dict[str, Any]:
-        return {"who": who, "period": period, "videos": videos, "trainings": 0, "spoken_ms": 0}
-
-    jobs = [{"user_id": "U1", "kind": "video", "state": "queued"}]
-    right = [row(who, period, 1) for who in ("U1", "") for period in (TODAY, MONTH)]
-    assert usage_differences(jobs, [], right) == []
-    assert usage_differences(jobs, [], right[1:]) == ["all in 2026-03-02"]
-    assert "U1: 1 videos counted, 0 there" in usage_differences([], [], right)
-    assert "U1: 0 videos counted, 1 there" in usage_differences(jobs, [], [])
 
 
 # ── A database from before ────────────────────────────────────────────────────────────────────

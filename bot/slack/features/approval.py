@@ -94,8 +94,9 @@ async def decline(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 async def withdraw(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Cancel a request that waits for approval: its own person may, or an admin."""
     action = read(BlockAction, body)
-    if (job := await find_job(ctx, action)) is not None and not (
-        await ctx.store.jobs.withdraw(job.id, action.user, ctx.clock.now())
+    waits = State.WAITING_FOR_APPROVAL
+    if (job := await find_job(ctx, action)) is not None and not await ctx.store.jobs.cancel(
+        job.id, job.attempts, action.user, ctx.clock.now(), state=waits
     ):
         ctx.respond_ephemeral(action, await _why_not(ctx, job, job.attempts))
     await ack()

@@ -10,39 +10,46 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import psycopg
-from psycopg import IsolationLevel, errors, sql
+from psycopg import IsolationLevel, errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
 from bot.metrics import Metrics
 from bot.store.database import (
     ANY,
+    Call,
+    Database,
     DatabaseCorrupt,
     DatabaseError,
     DatabaseUnavailable,
     DatabaseUncertain,
-    Notifications,
     Query,
     Row,
     Topic,
     Transaction,
-    TransactionBase,
     Value,
     to_its_end,
+    until_free,
 )
-from bot.store.migrate import MAKE, checksum, pending_steps, steps, tables, warn_of_newer
-from bot.store.postgres.errors import Meaning, connect_problem, describe, meaning_of
+from bot.store.migrate import MAKE, checksum, pending_steps, steps, table_names, warn_of_newer
+from bot.store.postgres.errors import (
+    Meaning,
+    connect_problem,
+    describe,
+    meaning_of,
+    translated,
+)
 from bot.timings import Timings
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
-_T = TypeVar("_T")
+_AsyncConnection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
 # Of parameters that the URL may set itself:
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
@@ -105,7 +112,11 @@ class Committed:
 
 
 class Link:
-    """One connection, which is opened when it is needed. Used by one thread at a time."""
+    """One connection, which is opened when it is needed. Used by one thread at a time.
+
+    Not of psycopg_pool: after a lost connection that tries again after one and three seconds, where
+    a restart of the server within two goes unnoticed here, and it does not say why it has none.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -182,12 +193,15 @@ class Link:
         )
         try:
             self.execute(begin)
-            results = [work(tx) for work in works]
+            # A generator makes another error of StopIteration, which no future takes.
+            results = list[Any](work(tx) for work in works)
             committing, began = True, time.perf_counter()
             answer = self.execute("COMMIT").statusmessage
             seconds = time.perf_counter() - began
         except BaseException as error:
-            lost = self._is_lost(error)
+            lost = connection.closed or (
+                isinstance(error, psycopg.Error) and meaning_of(error) is Meaning.LOST
+            )
             if lost:
                 self.close()
             else:
@@ -195,8 +209,6 @@ class Link:
                     connection.rollback()
             if lost and isinstance(error, psycopg.Error):
                 raise ServerLost(describe(error), uncertain=committing) from error
-            if isinstance(error, StopIteration):  # no future takes one
-                raise RuntimeError("a work raised StopIteration") from error  # noqa: TRY004
             raise
         finally:
             self._last_asked_at = None
@@ -216,14 +228,8 @@ class Link:
         self._last_asked_at = time.monotonic()
         return self._connection.execute(statement, values)
 
-    def _is_lost(self, error: BaseException) -> bool:
-        connection = self._connection
-        if connection is None or connection.closed:
-            return True
-        return isinstance(error, psycopg.Error) and meaning_of(error) is Meaning.LOST
 
-
-class _Transaction(TransactionBase):
+class _Transaction(Transaction):
     """The engine's ``Transaction``; what it notifies is sent after the commit."""
 
     def __init__(self, link: Link) -> None:
@@ -239,10 +245,6 @@ class _Transaction(TransactionBase):
             # Nothing was sent: PostgreSQL's texts have no NUL, and are UTF-8.
             cursor = self._execute(query.postgres, {n: _storable(v) for n, v in values.items()})
         return cursor.fetchall() if cursor.description else []
-
-    def one(self, query: Query, **values: Value) -> Row | None:
-        rows = self.all(query, **values)
-        return rows[0] if rows else None
 
     def lock(self, query: Query, **values: Value) -> None:
         self.all(query, **values)
@@ -270,16 +272,8 @@ def connect(url: str, **parameters: str) -> Connection:
     return connection
 
 
-_COMMAND: Final = "replica-videos command"
-
-
-def connect_as_command(url: str) -> Connection:
-    """Return a new connection that nobody takes for a bot's, from its first moment to its last.
-
-    Raises:
-        psycopg.Error: the server cannot be reached, or refuses it.
-    """
-    return connect(url, application_name=_COMMAND)
+COMMAND: Final = "replica-videos command"
+"""The name of a connection that nobody takes for a bot's, from its first moment to its last."""
 
 
 def name_of_bots(url: str) -> str:
@@ -346,19 +340,9 @@ def migrate(url: str) -> list[str]:
         DatabaseUnavailable: the server cannot be reached at the moment.
         DatabaseError: the server cannot be used, or its tables are another version's.
     """
-    try:
-        connection = connect(url)
-    except psycopg.Error as error:
-        problem = connect_problem(error)
-        kind = DatabaseUnavailable if problem.temporary else DatabaseError
-        raise kind(problem.words) from None
-    try:
-        with connection:
-            return migrate_postgres(connection)
-    except psycopg.Error as error:
-        # Each migration is a transaction: what was not committed is applied by the next try.
-        kind = DatabaseUnavailable if meaning_of(error) is Meaning.LOST else DatabaseError
-        raise kind(f"the database cannot be used: {describe(error)}") from None
+    # Each migration is a transaction: what was not committed is applied by the next try.
+    with translated(), connect(url) as connection:
+        return migrate_postgres(connection)
 
 
 def migrate_postgres(connection: Connection) -> list[str]:
@@ -401,7 +385,7 @@ def steps_in_postgres(connection: Connection) -> tuple[list[str], list[str]]:
             "create one with ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL"
         )
     # With IF NOT EXISTS, the right to create tables would be needed where there is nothing to do.
-    [found] = connection.execute(_TABLES.postgres, {"tables": _names()}).fetchall()
+    [found] = connection.execute(_TABLES.postgres, {"tables": table_names()}).fetchall()
     try:
         rows = connection.execute(_DONE).fetchall() if found["migrations"] is not None else []
     except errors.UndefinedColumn:
@@ -434,11 +418,6 @@ def _apply_next(connection: Connection, files: Mapping[str, str], applied: list[
     return pending[1:]
 
 
-@lru_cache(maxsize=1)
-def _names() -> list[str]:
-    return [each.name for each in tables()]
-
-
 def _anothers(table: str) -> DatabaseError:
     return DatabaseError(
         f"the database belongs to another program: it has a table {table} that the bot has not "
@@ -452,41 +431,8 @@ _MAX_GROUP: Final = 16
 _MAX_SERIAL_GROUP: Final = 64
 
 
-@dataclass(slots=True, eq=False)
-class Call:
-    """A work that waits for its turn, and the future of its caller."""
-
-    work: Callable[[Transaction], Any]
-    durable: bool
-    answer: asyncio.Future[Any]
-    serial: bool = False
-    """Whether it waits for a lock that is held by all works like it."""
-    alone: bool = False
-    """Whether it runs in a transaction of its own."""
-    tries: int = 0
-    since: float = field(default_factory=time.monotonic)
-
-    @property
-    def lock_wait_ms(self) -> int:
-        """How much longer it may wait for locks; 0 if it has waited for its time."""
-        return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - self.since)))
-
-    def succeed(self, result: object) -> None:
-        """Answer the caller, who may have been cancelled."""
-        if not self.answer.done():
-            self.answer.set_result(result)
-
-    def fail(self, error: Exception) -> None:
-        """Answer the caller with an error.
-
-        It must not have psycopg's error as its cause, whose text may carry what is stored.
-        """
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-
 class Queue:
-    """Works in their order, and the workers that wait for one.
+    """Works in their order.
 
     Of serial works, one group is under way at a time. They take turns with the others.
     """
@@ -496,9 +442,6 @@ class Queue:
         self._serial: deque[Call] = deque()
         self._serial_is_next = False
         self._serial_group: list[Call] | None = None
-        self._closing = False
-        # The last one is woken first.
-        self._idle: deque[asyncio.Event] = deque()
 
     def __bool__(self) -> bool:
         """Whether a group can be taken."""
@@ -507,31 +450,11 @@ class Queue:
     def add(self, call: Call) -> None:
         """Add a work after all others."""
         (self._serial if call.serial else self._calls).append(call)
-        if self:
-            self._wake_worker()
 
     def repeat(self, calls: Sequence[Call]) -> None:
         """Add works before all others: they came earlier."""
         for call in reversed(calls):
             (self._serial if call.serial else self._calls).appendleft(call)
-            self._wake_worker()
-
-    async def wait(self, *, is_connected: bool) -> bool:
-        """Wait until a work waits; return False when none will any more.
-
-        Workers with a connection are woken first, and of these the last one that had work: so a
-        quiet process needs one connection, and none where the server accepts no more.
-        """
-        while not self:
-            if self._closing:  # the worker that has serial works takes those that wait too
-                return False
-            wake = asyncio.Event()
-            if is_connected:
-                self._idle.append(wake)
-            else:
-                self._idle.appendleft(wake)
-            await wake.wait()
-        return True
 
     def take_group(self) -> list[Call]:
         """Return works that may be committed together; none if none wait.
@@ -539,14 +462,11 @@ class Queue:
         ``end_group`` is to be called with them, once it is known what became of them.
         """
         if self._waiting_serial and (self._serial_is_next or not self._calls):
-            group = self._serial_group = _first(self._serial, _MAX_SERIAL_GROUP)
             self._serial_is_next = False
-        else:
-            group = _first(self._calls, _MAX_GROUP)
-            self._serial_is_next = True
-        if self:
-            self._wake_worker()
-        return group
+            self._serial_group = _first(self._serial, _MAX_SERIAL_GROUP)
+            return self._serial_group
+        self._serial_is_next = True
+        return _first(self._calls, _MAX_GROUP)
 
     def end_group(self, group: Sequence[Call]) -> None:
         """Let the next serial works be taken, if these are such."""
@@ -559,19 +479,9 @@ class Queue:
             while calls:
                 calls.popleft().fail(error())
 
-    def close(self) -> None:
-        """Let the workers end once no work waits."""
-        self._closing = True
-        while self._idle:
-            self._wake_worker()
-
     @property
     def _waiting_serial(self) -> bool:
         return bool(self._serial) and self._serial_group is None
-
-    def _wake_worker(self) -> None:
-        if self._idle:
-            self._idle.pop().set()
 
 
 def _first(calls: deque[Call], number: int) -> list[Call]:
@@ -615,21 +525,14 @@ class NotificationListener:
         self._pooled_poll_s = timings.pooled_slow_poll.total_seconds()
         self._sender = secrets.token_hex(8)
         self._changed: set[tuple[Topic, str]] = set()
-        self._has_changed = asyncio.Event()
+        self.has_changed = asyncio.Event()
+        """Set while there is something to notify the others of."""
 
     def tell_others(self, notified: set[tuple[Topic, str]]) -> None:
         """Have the other processes notified soon."""
         if notified:
             self._changed |= notified
-            self._has_changed.set()
-
-    async def changed(self) -> None:
-        """Wait until there is something to notify the others of.
-
-        All of a moment is one notification, however much is committed.
-        """
-        await asyncio.sleep(_INTERVAL_S)
-        await self._has_changed.wait()
+            self.has_changed.set()
 
     def take_notification(self) -> Callable[[Transaction], None] | None:
         """Return a work that notifies the others of what they were not notified of; or None."""
@@ -639,7 +542,7 @@ class NotificationListener:
         channels = [_CHANNELS[topic] for topic, _ in changed]
         subjects = [subject for _, subject in changed]
         self._changed = set()
-        self._has_changed.clear()
+        self.has_changed.clear()
 
         def work(tx: Transaction) -> None:
             tx.all(_NOTIFY, channels=channels, subjects=subjects, sender=self._sender)
@@ -651,10 +554,7 @@ class NotificationListener:
         pause = _LISTEN_AGAIN_S
         while True:
             try:
-                connection = await psycopg.AsyncConnection.connect(
-                    self._url, autocommit=True, prepare_threshold=None, **defaults(self._url)
-                )
-                async with connection:
+                async with await _connect_to_watch(self._url) as connection:
                     if await _is_pooled(connection):
                         break
                     pause = _LISTEN_AGAIN_S
@@ -667,9 +567,9 @@ class NotificationListener:
             self._wake_all()
             await asyncio.sleep(self._pooled_poll_s)
 
-    async def _listen(self, connection: psycopg.AsyncConnection) -> None:
+    async def _listen(self, connection: _AsyncConnection) -> None:
         for channel in _TOPICS:
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            await connection.execute(f"LISTEN {channel}")
         self._wake_all(ANY)
         while True:
             async for each in connection.notifies(timeout=self._poll_s):
@@ -693,32 +593,32 @@ def _without_later(changed: set[tuple[Topic, str]]) -> set[tuple[Topic, str]]:
     return kept
 
 
-async def _is_pooled(connection: psycopg.AsyncConnection) -> bool:
+async def _connect_to_watch(url: str, **parameters: str) -> _AsyncConnection:
+    return await psycopg.AsyncConnection.connect(
+        url,
+        autocommit=True,
+        row_factory=dict_row,
+        prepare_threshold=None,
+        **defaults(url) | parameters,
+    )
+
+
+async def _is_pooled(connection: _AsyncConnection) -> bool:
     """Return whether a pooler is in between, which may not pass notifications on.
 
     It answers with a process id of its own making when a connection begins.
     """
-    cursor = await connection.execute("SELECT pg_backend_pid()")
-    return await cursor.fetchone() != (connection.info.backend_pid,)
-
-
-@dataclass(frozen=True, slots=True)
-class Blocker:
-    """A transaction that keeps bots waiting for a lock. What it runs may carry what is stored."""
-
-    pid: int
-    transaction: str
-    application: str
-    since: str | None
-    """When it began; None where the server does not tell the bot's user."""
+    cursor = await connection.execute("SELECT pg_backend_pid() AS pid")
+    return await cursor.fetchone() != {"pid": connection.info.backend_pid}
 
 
 _LOCKED: Final = "somebody has locked what the bot needs: end their transaction"
 # What is waited for is not another bot that waits itself. The rights of a monitor are not needed:
 # https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
 _BLOCKER: Final = """
-    SELECT other.pid, held.virtualtransaction, other.application_name,
-        to_char(other.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+    SELECT other.pid, held.virtualtransaction AS transaction,
+        other.application_name AS application,
+        to_char(other.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS since
     FROM pg_stat_activity AS bot, unnest(pg_blocking_pids(bot.pid)) AS blocking (pid)
     JOIN pg_stat_activity AS other ON other.pid = blocking.pid
     JOIN pg_locks AS held ON held.pid = other.pid AND held.locktype = 'virtualxid' AND held.granted
@@ -726,26 +626,30 @@ _BLOCKER: Final = """
         AND (other.application_name <> %(bots)s OR other.wait_event_type IS DISTINCT FROM 'Lock')
     ORDER BY other.xact_start, other.pid LIMIT 1
 """
-_STILL_THERE: Final = "SELECT FROM pg_locks WHERE pid = %s AND virtualtransaction = %s LIMIT 1"
+_STILL_THERE: Final = (
+    "SELECT FROM pg_locks WHERE pid = %(pid)s AND virtualtransaction = %(transaction)s LIMIT 1"
+)
 
 
-async def find_blocker(url: str, known: Blocker | None) -> Blocker | None:
+async def find_blocker(url: str, known: DictRow | None) -> DictRow | None:
     """Return who keeps bots waiting for a lock: the known one until its transaction ends.
+
+    ``pid``, ``transaction``, ``application``, and ``since`` where the server tells the bot's user.
+    What it runs may carry what is stored.
 
     Raises:
         psycopg.Error: it cannot be found out now.
     """
-    options = defaults(url) | {"application_name": _COMMAND}
-    connecting = psycopg.AsyncConnection.connect(
-        url, autocommit=True, prepare_threshold=None, **options
-    )
-    async with await connecting as connection:
-        if known is not None:
-            found = await connection.execute(_STILL_THERE, [known.pid, known.transaction])
-            if found.rowcount:
-                return known
-        row = await (await connection.execute(_BLOCKER, {"bots": name_of_bots(url)})).fetchone()
-    return Blocker(*row) if row is not None else None
+    async with await _connect_to_watch(url, application_name=COMMAND) as connection:
+        if known is not None and (await connection.execute(_STILL_THERE, known)).rowcount:
+            return known
+        found = await connection.execute(_BLOCKER, {"bots": name_of_bots(url)})
+        return await found.fetchone()
+
+
+def _lock_wait_ms(call: Call) -> int:
+    """Return how much longer a work may wait for locks; 0 if it has waited for its time."""
+    return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - call.since)))
 
 
 _LOG: Final = logging.getLogger(__name__)
@@ -771,10 +675,9 @@ _RECONNECT_S: Final = 0.1
 _MAX_RECONNECT_S: Final = 1.0
 # From a connection that the server refused, while others work, to the next try.
 _REFUSED_PAUSE_S: Final = 5.0
-_WRITE: Final = Query("UPDATE migrations SET name = name WHERE name = 'schema'")
 
 
-class PostgresDatabase(Notifications):
+class PostgresDatabase(Database):
     """A database on a server, which several processes may use at the same time.
 
     Works wait in one queue. Each connection takes a group of them, and runs it in one transaction.
@@ -784,36 +687,31 @@ class PostgresDatabase(Notifications):
     the server is away, works wait for ``max_database_wait``, then they fail at once.
     """
 
+    is_sole_process = False
+
     def __init__(self, url: str, metrics: Metrics, timings: Timings) -> None:
         super().__init__()
         self._metrics = metrics
         self._timings = timings
         self._waiting = Queue()
-        self._is_closing = asyncio.Event()
         # What was logged, until a commit succeeds.
         self._problem: str | None = None
-        # Why nothing more is stored.
-        self._broken: DatabaseError | None = None
-        self._unusable = asyncio.Event()
         self._is_back = asyncio.Event()
         self._is_back.set()
-        # Why works fail at once: the server is away for long.
-        self._away: DatabaseUnavailable | None = None
         self._notifying = asyncio.Lock()
         self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
         self._url = url
         self._links = [Link(url) for _ in range(_CONNECTIONS)]
         # Who keeps works waiting; until that ends, a commit says nothing.
-        self._blocker: Blocker | None = None
+        self._blocker: DictRow | None = None
         self._listener = NotificationListener(url, self.receive, timings)
-        start = asyncio.create_task  # noqa: TID251 - see close
-        self._workers = [start(self._work(link)) for link in self._links]
+        # The last one takes what comes next.
+        self._idle = deque(self._links)
+        self._workers = set[asyncio.Task[None]]()
         self._running = dict[Link, Sequence[Call]]()
         endless = (self._listener.run, self._notify_others, self._end_silent, self._watch_locks)
-        self._endless = [start(run()) for run in endless]
-        for task in (*self._workers, *self._endless):
-            task.add_done_callback(self._task_ended)
+        self._endless = [self._start(run()) for run in endless]
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -829,44 +727,22 @@ class PostgresDatabase(Notifications):
             DatabaseError: the server cannot be used, or its tables are another version's.
         """
         timings = timings or Timings()
-        loop = asyncio.get_running_loop()
-        begun, waits = loop.time(), False
-        while True:
-            try:
-                await asyncio.to_thread(migrate, url)
-                break
-            except DatabaseUnavailable as error:
-                if loop.time() - begun >= timings.lock_timeout.total_seconds():
-                    raise
-                if not waits:
-                    waits = True
-                    extra = {"reason": str(error)}
-                    _LOG.warning("waiting for the database server", extra=extra)
-            await asyncio.sleep(_RECONNECT_S)
+        await until_free(
+            partial(asyncio.to_thread, migrate, url),
+            DatabaseUnavailable,
+            timings.lock_timeout,
+            "waiting for the database server",
+        )
         database = cls(url, metrics or Metrics(), timings)
         try:
             yield database
         finally:
             await to_its_end(database.close())
 
-    @property
-    def is_sole_process(self) -> bool:
-        """Whether no other process can use this database: never, leases run out."""
-        return False
-
-    async def run(
-        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
-    ) -> _T:
-        """Run ``work`` in a transaction; see ``Database.run``."""
-        if self._is_closing.is_set():
-            raise DatabaseError("the database is closed")
-        if error := self._broken or self._away:
-            raise type(error)(str(error))
-        loop = asyncio.get_running_loop()
-        call = Call(work, durable, loop.create_future(), serial)
+    def _add(self, call: Call) -> None:
+        call.since = time.monotonic()
         self._waiting.add(call)
-        result: _T = await call.answer
-        return result
+        self._start_worker()
 
     async def notified(self) -> int:
         """Notify the other processes now; return how many times this was done since the start."""
@@ -877,20 +753,9 @@ class PostgresDatabase(Notifications):
                     await self.run(work, durable=False)
         return self._notifications
 
-    async def check(self) -> None:
-        """Return if a change reaches the disk."""
-        await self.run(lambda tx: tx.all(_WRITE))
-
-    async def compact(self, *, give_way: bool) -> bool:
+    async def compact(self, *, give_way: bool) -> bool:  # noqa: ARG002 - it takes no time
         """Return True: the server's own vacuum frees what was erased."""
-        del give_way
         return True
-
-    async def watch(self) -> None:
-        """Wait until the database cannot be used any more: a server that is away may come back."""
-        await self._unusable.wait()
-        assert self._broken is not None  # noqa: S101 - it is set before the event
-        raise self._broken
 
     async def close(self) -> None:
         """Finish the works that wait; later ones raise DatabaseError.
@@ -900,34 +765,56 @@ class PostgresDatabase(Notifications):
         self._is_closing.set()
         for task in self._endless:
             task.cancel()
-        self._waiting.close()
         if not self._is_back.is_set():
             self._give_up("the server is away")
         longest = self._timings.max_database_wait.total_seconds()
-        _, busy = await asyncio.wait(self._workers, timeout=longest)
-        while busy:
-            self._give_up("the database is closed")
-            for link in self._links:
-                link.end_if_silent(0)
-            _, busy = await asyncio.wait(busy, timeout=_RECONNECT_S)
+        while self._workers:
+            _, busy = await asyncio.wait(self._workers, timeout=longest)
+            if busy:
+                self._give_up("the database is closed")
+                for link in self._links:
+                    link.end_if_silent(0)
+                longest = _RECONNECT_S
         await asyncio.wait(self._endless)
         for link in self._links:
+            if link.is_open and (work := self._listener.take_notification()) is not None:
+                with contextlib.suppress(Exception):  # the slow poll of the others finds the work
+                    await self._in_thread(link, [work], durable=False)
             link.close()
         self._threads.shutdown()
 
     # ── Works and connections ─────────────────────────────────────────────────────────────────
 
+    def _start(self, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(run)  # noqa: TID251 - see close
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _start_worker(self) -> None:
+        """Have a connection take what waits, if one is idle: the last one that had work.
+
+        So a quiet process needs one connection, and none where the server accepts no more.
+        """
+        if self._waiting and self._idle:
+            self._workers.add(self._start(self._work(self._idle.pop())))
+
     async def _work(self, link: Link) -> None:
-        """Run what waits on one connection, until the database is closed and nothing waits."""
-        while await self._waiting.wait(is_connected=link.is_open):
+        """Run what waits on one connection."""
+        while self._waiting:
             if link.is_open or await self._open(link):
-                await self._run_group(link)
-        if link.is_open and (work := self._listener.take_notification()) is not None:
-            with contextlib.suppress(Exception):  # the slow poll of the others finds the work
-                await self._in_thread(link, [work], durable=False)
+                group = self._running[link] = self._waiting.take_group()
+                self._start_worker()  # for what is left
+                if group:
+                    await self._run_group(link, group)
+                    self._waiting.end_group(group)
+        if link.is_open:
+            self._idle.append(link)
+        else:
+            self._idle.appendleft(link)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """Answer all callers if a task failed: a worker's group would wait for ever."""
+        self._workers.discard(task)
         if task.cancelled() and self._is_closing.is_set():
             return
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -944,25 +831,16 @@ class PostgresDatabase(Notifications):
             call.fail(DatabaseUncertain(str(self._broken)))
         self._refuse_waiting()
 
-    async def _run_group(self, link: Link) -> None:
-        group = self._running[link] = self._waiting.take_group()
-        if not group:
-            return
-        try:
-            await self._run_works(link, group)
-        finally:
-            self._waiting.end_group(group)
-
-    async def _run_works(self, link: Link, group: Sequence[Call]) -> None:
+    async def _run_group(self, link: Link, group: Sequence[Call]) -> None:
         alone = len(group) == 1
-        if self._blocker is not None and group[0].alone and not group[0].lock_wait_ms:
+        if self._blocker is not None and group[0].alone and not _lock_wait_ms(group[0]):
             group[0].fail(DatabaseUnavailable(_LOCKED))  # it was in a group that has waited
             return
         durable = any(call.durable for call in group)
         timeout = _GROUP_LOCK_TIMEOUT_MS
         if alone or group[0].serial:
             least = timeout if self._blocker is not None else _MIN_LOCK_TIMEOUT_MS
-            timeout = max(least, min(call.lock_wait_ms for call in group))
+            timeout = max(least, min(map(_lock_wait_ms, group)))
         try:
             committed = await self._in_thread(
                 link, [call.work for call in group], durable=durable, lock_timeout_ms=timeout
@@ -1026,31 +904,28 @@ class PostgresDatabase(Notifications):
         if not isinstance(error, psycopg.Error):
             call.fail(error)
             return
-        meaning = meaning_of(error)
+        meaning, reason = meaning_of(error), describe(error)
         limits = {Meaning.CONFLICT: _MAX_TRIES, Meaning.DUPLICATE: _MAX_TRIES_OF_DUPLICATE}
         call.tries += 1
-        has_waited = isinstance(error, errors.LockNotAvailable) and not call.lock_wait_ms
+        has_waited = isinstance(error, errors.LockNotAvailable) and not _lock_wait_ms(call)
         if call.tries < limits.get(meaning, 0) and not has_waited:
             if meaning is Meaning.CONFLICT:
                 pause = random.uniform(0, _CONFLICT_PAUSE_S * call.tries)  # noqa: S311 - jitter
                 await asyncio.sleep(pause)
             self._repeat([call])
             return
-        reason = describe(error)
+        failed = {
+            Meaning.CORRUPT: DatabaseCorrupt(f"{reason}: restore the server's last backup"),
+            Meaning.UNAVAILABLE: DatabaseUnavailable(reason),
+            Meaning.CONFLICT: DatabaseUnavailable(f"the database is too busy: {reason}"),
+        }.get(meaning)
+        if failed is not None:
+            self._note(reason)
+        call.fail(failed or DatabaseError(f"the database says: {reason}"))
         if meaning is Meaning.CORRUPT:
-            self._note(reason)
-            self._broken = DatabaseCorrupt(f"{reason}: restore the server's last backup")
+            self._broken = failed
             self._unusable.set()
-            call.fail(self._broken)
             self._refuse_waiting()
-        elif meaning is Meaning.UNAVAILABLE:
-            self._note(reason)
-            call.fail(DatabaseUnavailable(reason))
-        elif meaning is Meaning.CONFLICT:
-            self._note(reason)
-            call.fail(DatabaseUnavailable(f"the database is too busy: {reason}"))
-        else:
-            call.fail(DatabaseError(f"the database says: {reason}"))
 
     def _repeat(self, calls: Sequence[Call]) -> None:
         self._waiting.repeat(calls)
@@ -1123,9 +998,8 @@ class PostgresDatabase(Notifications):
                 async with asyncio.timeout(self._timings.max_database_wait.total_seconds()):
                     self._blocker = await find_blocker(self._url, before)
             if (found := self._blocker) is not None and found != before:
-                who = {"pid": found.pid, "application": found.application, "since": found.since}
-                extra = {"reason": _LOCKED, **who}
-                _LOG.error("the database does not work", extra=extra)
+                who = {name: found[name] for name in ("pid", "application", "since")}
+                _LOG.error("the database does not work", extra={"reason": _LOCKED, **who})
                 self._problem = _LOCKED
 
     async def _pause(self, seconds: float) -> None:
@@ -1143,5 +1017,6 @@ class PostgresDatabase(Notifications):
 
     async def _notify_others(self) -> None:
         while True:
-            await self._listener.changed()
+            await asyncio.sleep(_INTERVAL_S)  # all of a moment is one notification
+            await self._listener.has_changed.wait()
             await self.notified()

@@ -4,12 +4,16 @@ A message of PostgreSQL's may carry what is stored ("Key (id)=(…)", "Failing r
 one of libpq's parts of the URL. Only words that cannot are shown.
 """
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 import psycopg
+
+from bot.store.database import DatabaseError, DatabaseUnavailable
 
 
 class Meaning(Enum):
@@ -222,3 +226,27 @@ def describe(error: psycopg.Error) -> str:
     message = error.diag.message_primary if state[:2] in _WITHOUT_VALUES else None
     words = f"{message or type(error).__name__} ({state})"
     return f"{words}: {_REMEDIES[state]}" if state in _REMEDIES else words
+
+
+@contextlib.contextmanager
+def translated(setting: str = "DATABASE_URL") -> Iterator[None]:
+    """Turn errors of the server into errors of ours, with a remedy.
+
+    ``setting`` is what has the address.
+
+    Raises:
+        DatabaseUnavailable: the server cannot be reached or used at the moment.
+        DatabaseError: it refuses something.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate:
+            of = "" if setting == "DATABASE_URL" else f" of {setting}"
+            words = f"the database{of} cannot be used: {describe(error)}"
+            temporary = meaning_of(error) is Meaning.LOST
+        else:
+            problem = connect_problem(error)
+            words, temporary = problem.words, problem.temporary
+        kind = DatabaseUnavailable if temporary else DatabaseError
+        raise kind(words.replace("DATABASE_URL", setting)) from None

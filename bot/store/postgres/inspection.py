@@ -10,11 +10,16 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from bot.clock import Clock
-from bot.store.database import DatabaseError, Query, Row, Value
-from bot.store.migrate import tables
-from bot.store.postgres.engine import OWN_PATH, connect_as_command, name_of_bots, steps_in_postgres
-from bot.store.postgres.errors import connect_problem, describe
-from bot.store.snapshot import Server
+from bot.store.database import Query, Row, Server, Value
+from bot.store.migrate import table_names
+from bot.store.postgres.engine import (
+    COMMAND,
+    OWN_PATH,
+    connect,
+    name_of_bots,
+    steps_in_postgres,
+)
+from bot.store.postgres.errors import translated
 
 # Rows that are fetched at a time.
 _FETCHED: Final = 1000
@@ -52,31 +57,10 @@ def postgres_snapshot(url: str) -> Iterator[PostgresSnapshot]:
     Raises:
         DatabaseError: it cannot be read.
     """
-    with translated_postgres(), connect_as_command(url) as connection:
+    with translated(), connect(url, application_name=COMMAND) as connection:
         connection.execute(_BEGIN)
         yield PostgresSnapshot(connection, name_of_bots(url))
         connection.rollback()
-
-
-@contextlib.contextmanager
-def translated_postgres(setting: str = "DATABASE_URL") -> Iterator[None]:
-    """Turn errors of the server into errors of ours, with a remedy.
-
-    ``setting`` is what has the address.
-
-    Raises:
-        DatabaseError: the server refuses something, or cannot be reached.
-    """
-    try:
-        yield
-    except psycopg.Error as error:
-        of = "" if setting == "DATABASE_URL" else f" of {setting}"
-        said = (
-            f"the database{of} cannot be used: {describe(error)}"
-            if error.sqlstate
-            else connect_problem(error).words
-        )
-        raise DatabaseError(said.replace("DATABASE_URL", setting)) from None
 
 
 _SERVER: Final = Query(
@@ -162,5 +146,5 @@ def _missing_rights(snapshot: PostgresSnapshot, server: Row) -> list[str]:
     _, pending = snapshot.migrations()
     if pending and not server["may_create"]:
         return [f"CREATE on the schema {server['schema']}"]
-    rows = snapshot.all(_MISSING_RIGHTS, tables=[*(each.name for each in tables()), "migrations"])
+    rows = snapshot.all(_MISSING_RIGHTS, tables=[*table_names(), "migrations"])
     return [row["missing"] for row in rows]
