@@ -83,6 +83,8 @@ class Failure(StrEnum):
     """Nobody approved it in time."""
     WITHDRAWN = "withdrawn"
     """A person cancelled it while it waited for approval."""
+    STOPPED_BY_OWNER = "stopped_by_owner"
+    """The person in the footage of a training stopped it."""
 
 
 class Verdict(StrEnum):
@@ -146,6 +148,8 @@ class Request:
     """The id of the failed job that it retries."""
     fingerprint: str | None = None
     """Two requests with the same one ask for the same; None if its kind compares none."""
+    owner: str | None = None
+    """Of a training, the person in the footage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,16 @@ class ApprovalPolicy:
     def may_decide(self, user: str, requester: str) -> bool:
         """Return whether ``user`` may approve or decline: nobody may decide about their own."""
         return user != requester and user in self.everybody
+
+    def may_settle(self, user: str, job: "Job") -> bool:
+        """Return whether ``user`` may decide what a job waits for: its owner's approval, or ours.
+
+        Admins were asked for the owner's where the owner could not be reached.
+        """
+        if not job.asks_owner:
+            return self.may_decide(user, job.user)
+        was_asked = job.approval is not None and user in job.approval.asked
+        return user == job.owner or (was_asked and user in self.admins - {job.user})
 
     def people(self, requester: str) -> tuple[str, ...]:
         """Return who is asked about a request: the approvers, or else the admins."""
@@ -296,6 +310,10 @@ class Job:
     """Its script and links were erased after the retention time."""
     approval: Approval | None = None
     """Of one that needs, or needed, approval."""
+    owner: str | None = None
+    """The owner of the replica that it uses or trains, if that is not who asked."""
+    asks_owner: bool = False
+    """The approval that it waits for is the owner's."""
     copied: bool = False
     """It was in a backup that was restored: its messages may have been posted since."""
     visible_before: tuple[object, ...] | None = field(default=None, compare=False)
@@ -340,6 +358,7 @@ class Job:
             self.held_by,
             self.held_until,
             self.approval,
+            self.asks_owner,
             shown,
         )
 
@@ -363,6 +382,9 @@ class Role(StrEnum):
     APPROVAL = "approval"
     """Asks for approval: posted once in the approvers' channel, or to each of them; edited when it
     is settled."""
+    NOTICE = "notice"
+    """Tells the person in the footage of a training, or an owner what was made in a day: posted
+    once, as a direct message."""
 
     @property
     def is_file(self) -> bool:

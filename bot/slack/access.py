@@ -208,6 +208,14 @@ class Access:
             return NOT_CHECKED
         return self._refusal(standing)
 
+    async def owner_refusal(self, user: str, deadline: float) -> str | None:
+        """Return why a person cannot own a replica; None too for one of whom nothing is known."""
+        person = await self.directory.person(user, deadline)
+        if person is None:
+            return None
+        outside = self._standing(person) is _Standing.STRANGER or person.is_bot or person.is_deleted
+        return "Pick a person who is in this workspace." if outside else None
+
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
         person = self.directory.known(user)

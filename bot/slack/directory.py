@@ -134,6 +134,7 @@ class Person(Payload):
         default=False, validation_alias=AliasPath("user", "is_ultra_restricted")
     )
     is_stranger: bool = Field(default=False, validation_alias=AliasPath("user", "is_stranger"))
+    is_deleted: bool = Field(default=False, validation_alias=AliasPath("user", "deleted"))
     is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
     real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
     display_name: str = Field(

@@ -319,7 +319,13 @@ class BlockAction(_OfMessage):
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
-    value: Text = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
+    value: Text = Field(
+        default="",
+        validation_alias=AliasChoices(
+            AliasPath("actions", 0, "value"),
+            AliasPath("actions", 0, "selected_option", "value"),  # of a menu
+        ),
+    )
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     trigger_id: Id
     response_url: Text | None = None
@@ -392,7 +398,7 @@ class OptionsRequest(Payload):
 
 
 def _value(element: dict[str, Any]) -> str:
-    for field in ("value", "selected_conversation"):
+    for field in ("value", "selected_conversation", "selected_user"):
         if isinstance(value := element.get(field), str):
             return value
     for field in ("selected_users", "selected_conversations"):

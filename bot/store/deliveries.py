@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
@@ -355,6 +355,27 @@ _MOVE_APPROVAL: Final = Query(
     WHERE id = :id
     """
 )
+# One for each person and day.
+_ADD_NOTICE_OF_DAY: Final = Query(
+    """
+    INSERT INTO deliveries
+        (job_id, role, day, state, channel, direct, addressee, due_at, wait_ms)
+    SELECT :job_id, 'notice', :day, 'pending', :owner, 1, :owner, :due_at, :due_at - :now
+    WHERE EXISTS (SELECT 1 FROM replicas WHERE owner = :owner AND muted = 0)
+    ON CONFLICT DO NOTHING
+    """
+)
+_WITHDRAW_NOTICES: Final = Query(
+    """
+    UPDATE deliveries SET state = 'withdrawn', claim = claim + 1, claimed = 0, due_at = NULL
+    WHERE id IN (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.day IS NOT NULL
+            AND deliveries.addressee = :user AND deliveries.state = 'pending'
+        FOR UPDATE OF jobs, deliveries
+    )
+    """
+)
 # By this a click is known that was made before the message was edited.
 _ADD_MOVED: Final = Query(
     """
@@ -378,6 +399,7 @@ class Limited:
 
 
 _NO_LIMITS: Final[Mapping[Limited, datetime]] = {}
+_FIRST_DAY: Final = datetime(1970, 1, 1, 8, tzinfo=UTC)
 
 
 def covering(delivery: Delivery) -> Limited:
@@ -869,6 +891,40 @@ def add_reply(tx: Transaction, job: Job, now: int) -> None:
     at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
     for reply in tx.all(_ADD_REPLY, job_id=job.id, **at):
         tell(tx, Topic.DELIVERIES, reply["due_at"], now)
+
+
+def add_notice(tx: Transaction, job: Job, now: int) -> None:
+    """Owe the person in the footage of a new training the message that says so."""
+    to = {"channel": job.owner, "direct": 1, "addressee": job.owner}
+    tx.all(_ADD_APPROVAL, job_id=job.id, role=Role.NOTICE.value, first=0, now=now, **to)
+    tx.notify(Topic.DELIVERIES)
+
+
+def add_notice_of_day(tx: Transaction, job: Job, now: int) -> None:
+    """Owe the owner of a replica a message about this day, in which ``job`` was made with it.
+
+    It is due when the day is over, so that it has all of the day.
+    """
+    day = day_number(from_ms(now))
+    due_at = to_ms(day_start(day + 1))
+    tx.all(_ADD_NOTICE_OF_DAY, job_id=job.id, owner=job.owner, day=day, due_at=due_at, now=now)
+    tell(tx, Topic.DELIVERIES, due_at, now)
+    tx.notify(Topic.HOMES, job.owner or "")
+
+
+def day_number(moment: datetime) -> int:
+    """Return the number of a day of notices, which begins at 08:00 UTC."""
+    return (moment - _FIRST_DAY) // timedelta(days=1)
+
+
+def day_start(day: int) -> datetime:
+    """Return when the day of notices with this number begins."""
+    return _FIRST_DAY + timedelta(days=day)
+
+
+def withdraw_notices(tx: Transaction, user: str) -> None:
+    """Post no message about a day that a person has not been sent yet."""
+    tx.all(_WITHDRAW_NOTICES, user=user)
 
 
 def lock_questions(tx: Transaction) -> None:

@@ -231,7 +231,8 @@ class JobRequest:
     errors: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with it, by the id of the field; then it is not stored."""
     fingerprint: str | None = None
-    """As in ``Request``."""
+    """As in ``Request``, like the next."""
+    owner: str | None = None
     offer: Callable[[Job], Json] | None = None
     """Returns the form with a job on top that has asked for the same."""
 
@@ -473,7 +474,8 @@ async def submit_job(
     job = await _stored(ctx, ack, submission, request, channel)
     if job is None:
         return
-    if (job.params, job.channel) != (request.params, channel):
+    is_of_other = request.owner not in {None, job.owner or job.user}
+    if is_of_other or (job.params, job.channel) != (request.params, channel):
         noun = ctx.presenters[request.kind].noun
         note = (
             "You've already submitted this form. "
@@ -509,6 +511,7 @@ async def _stored(
         thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
         retry_of=metadata.get("retry_of"),
         fingerprint=request.fingerprint,
+        owner=request.owner,
     )
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:
@@ -545,6 +548,8 @@ async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -
             await ack_errors(ack, view, {"where": text})
         case Bound.SCRIPT:
             await ack_errors(ack, view, {"script": text})
+        case Bound.REPLICA:
+            await ack_errors(ack, view, {"replica_id": text})
 
 
 async def _refusal(

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.errors import Outages, Refused, Uncertain
 from bot.model import Delivery, Job, Role, State
 from bot.slack.errors import translated
-from bot.slack.views.approval import approval_request, people_asked
+from bot.slack.views.approval import approval_request, people_asked, training_notice
 from bot.slack.views.blocks import (
     MAX_TEXT,
     NO_NAMES,
@@ -32,6 +32,7 @@ from bot.timings import Timings
 # A refusal of so few bytes of text is not for their number.
 _MIN_TEXT: Final = 100
 _LOG: Final = logging.getLogger(__name__)
+_LEFT: Final = "user_disabled"
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
@@ -67,6 +68,8 @@ def compose(
         return question(delivery, job, presenter, admins, admins_first=admins_first)
     if delivery.role is Role.APPROVAL:
         return approval_request(delivery, job, presenter, approvers, replica=replica)
+    if delivery.role is Role.NOTICE:
+        return training_notice(job, presenter.name(job))
     if delivery.role is Role.REPLY:
         return reply(job, presenter, retry=retry, names=said)
     return card(job, presenter, replica=replica, retry=retry, approvers=approvers, names=said)
@@ -180,6 +183,7 @@ async def open_conversation(
 
     Raises:
         Unavailable, Uncertain: Slack did not answer; asking again does no harm.
+        Refused: who is asked for approval has left the workspace.
     """
     try:
         async with translated(timings.call_timeout, outages):
@@ -187,6 +191,8 @@ async def open_conversation(
             opened = answer["channel"]["id"]
     except Refused as error:
         _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
+        if error.code == _LEFT and delivery.role is Role.APPROVAL:
+            raise
         return delivery.channel
     except (KeyError, TypeError):
         opened = None

@@ -203,6 +203,9 @@ class Messenger:
                 channel = await open_conversation(
                     delivery, self._client, self._timings, self._outages
                 )
+            except Refused:
+                await self._store.jobs.give_up_asking(delivery, self._clock.now())
+                return
             except OutsideError as error:
                 self._methods.note(_OPEN, error)
                 await self._back_off(delivery, error)
@@ -508,7 +511,7 @@ class Messenger:
             listed=outgoing.listed,
             names=await self._access.directory.names(people, deadline),
         )
-        # An approval is for somebody else.
-        if delivery.direct and delivery.role is not Role.APPROVAL:
+        # An approval is for somebody else, and so is a notice.
+        if delivery.direct and delivery.role not in {Role.APPROVAL, Role.NOTICE}:
             message = redirected(message, job)
         return as_sent(message, delivery)

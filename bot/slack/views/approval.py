@@ -1,4 +1,4 @@
-"""The message that asks for approval: a pure function of its delivery and job."""
+"""The messages that ask for approval, and those to owners of replicas: pure functions."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -12,6 +12,8 @@ from bot.slack.views.blocks import (
     Message,
     actions,
     bullets,
+    button,
+    confirm,
     context,
     cut,
     date,
@@ -30,7 +32,7 @@ from bot.slack.views.blocks import (
     unformatted,
     words,
 )
-from bot.slack.views.buttons import approval_buttons
+from bot.slack.views.buttons import STOP_TRAINING, approval_buttons
 from bot.slack.views.presenters import Presenter, script_of
 
 NOBODY_TO_APPROVE: Final = (
@@ -121,7 +123,10 @@ def approval_request(
         blocks.append(context(mrkdwn(asked)))
         return Message(joined([called, outcome, escaped(reason, MAX_TEXT // 2), asked]), blocks)
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
-    head = joined([mentioned, f"*Please approve or decline this {noun}.*"], by=" ")
+    request = f"*Please approve or decline this {noun}.*"
+    if job.asks_owner:
+        request = f"*May <@{job.user}> make this {noun} with your replica?*"
+    head = joined([mentioned, request], by=" ")
     facts = {label: value for label, value in presenter.details(job).items() if value}
     if replica:
         facts = {"Replica": one_line(replica), **facts}
@@ -153,6 +158,22 @@ def approval_request(
     if script:
         text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
     return Message(joined(text), blocks)
+
+
+def training_notice(job: Job, name: str) -> Message:
+    """Return the message to the person in the footage of a training, about a replica of a name."""
+    text = (
+        f"<@{job.user}> is training a replica of you: “{unformatted(name)}”. You own it: you can "
+        "limit who uses it, or remove it, in my *Home* tab. Don't want it? Stop it."
+    )
+    stop = confirm(
+        "Stop this training?",
+        "The replica is removed here. You may still have to delete it at the video service.",
+        yes="Stop it",
+        no="Keep it",
+    )
+    button_row = actions([button("Stop it", STOP_TRAINING, value=job.id, confirm=stop)])
+    return Message(text, [section(text), button_row])
 
 
 def _outcome(settlement: Settlement, user: str | None) -> str:

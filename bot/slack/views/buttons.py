@@ -9,7 +9,7 @@ from bot.slack.views.blocks import Json, button, confirm
 from bot.slack.views.presenters import STOPPED, Presenter
 
 _ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
-_MAY_GO_ON: Final = STOPPED | {Failure.TIMED_OUT}
+_MAY_GO_ON: Final = frozenset({*STOPPED, Failure.TIMED_OUT})
 
 CHECK_NOW: Final = "job_check_again"
 STOP: Final = "job_stop"
@@ -37,6 +37,8 @@ CHANGE_LIMITS: Final = "admin_limits"
 OPEN_SPENDING: Final = "admin_spending"
 CHOOSE_MONTH: Final = "admin_month"
 OPEN_LINK: Final = "open_link"
+STOP_TRAINING: Final = "training_stop"
+"""Its value is the job's id. The person in the footage has it."""
 MAKE_VIDEO: Final = "replica_make_video"
 """Its value is the replica's id."""
 

@@ -79,7 +79,7 @@ def _meaning(job: Job, presenter: Presenter, this: str) -> str:
             )
         case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED if not job.attempts:
             return _unapproved(job, noun)
-        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
+        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN | Failure.STOPPED_BY_OWNER:
             return "It may still be created and charged."
         case _:  # a person cancelled it, or nobody approved or said anything
             unknown = f"We don't know whether this {noun} was created"

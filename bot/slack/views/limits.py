@@ -108,6 +108,9 @@ def _left_sentence(left: Left) -> str:
 # ── Who, where and how long ───────────────────────────────────────────────────────────────────
 
 
+REPLICA_REMOVED: Final = "This replica was removed here. Pick another one."
+
+
 def bound_error(outside: NotAllowed, script: str, membership: Membership, who: str) -> str:
     """Return why a request is not within a bound. ``who`` can change that."""
     match outside.bound:
@@ -117,6 +120,8 @@ def bound_error(outside: NotAllowed, script: str, membership: Membership, who: s
             return channel_sentence([], who)
         case Bound.SCRIPT:
             return too_long(script, outside.limits.max_script, who)
+        case Bound.REPLICA:
+            return REPLICA_REMOVED
 
 
 def person_sentence(membership: Membership, who: str) -> str:
