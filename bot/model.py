@@ -3,10 +3,11 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+_FIRST_DAY: Final = datetime(1970, 1, 1, 8, tzinfo=UTC)
 _WORDS_A_MINUTE: Final = 150
 
 # Failed calls in a row after which a card says that the service is out of reach.
@@ -499,6 +500,11 @@ class Delivery:
 def token_hash(token: str) -> str:
     """Return the SHA-256 of a callback's token in hex: all of it that is stored."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def notice_day(moment: datetime) -> datetime:
+    """Return when the day began of which owners are told together: at 08:00 UTC."""
+    return moment - (moment - _FIRST_DAY) % timedelta(days=1)
 
 
 def spoken_time(script: str) -> timedelta:

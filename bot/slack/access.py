@@ -1,6 +1,7 @@
 """Who may ask for something, and where it may be posted."""
 
 import asyncio
+from collections.abc import Iterable
 from datetime import datetime, tzinfo
 from enum import Enum
 from typing import Final
@@ -10,6 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable
+from bot.model import Job
 from bot.slack.directory import (
     NO_SCOPE,
     NOT_OURS,
@@ -69,6 +71,7 @@ class _Conversation(Payload):
         default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
     )
     """Those who join later read what was posted before."""
+    is_private: bool = Field(default=True, validation_alias=AliasPath("channel", "is_private"))
 
 
 class _Standing(Enum):
@@ -84,6 +87,8 @@ class _Standing(Enum):
 class _Place(Enum):
     """What a channel is to the bot."""
 
+    PUBLIC = "public"
+    """It can post there, and all members of the workspace can read it."""
     OPEN = "open"
     """It can post there, or Slack does not let it find out."""
     SHARED = "shared"
@@ -211,10 +216,11 @@ class Access:
     async def owner_refusal(self, user: str, deadline: float) -> str | None:
         """Return why a person cannot own a replica; None too for one of whom nothing is known."""
         person = await self.directory.person(user, deadline)
-        if person is None:
+        if person is None or not (
+            person.is_bot or person.is_deleted or self._standing(person) is _Standing.STRANGER
+        ):
             return None
-        outside = self._standing(person) is _Standing.STRANGER or person.is_bot or person.is_deleted
-        return "Pick a person who is in this workspace." if outside else None
+        return "Pick a person who is in this workspace."
 
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
@@ -324,6 +330,15 @@ class Access:
         place = await self._places.fresh(channel, deadline, 2 * max_age if is_new else max_age)
         return None if place is None else place is _Place.SHARED
 
+    async def public(self, jobs: Iterable[Job], deadline: float) -> set[str]:
+        """Return the ids of those jobs that are posted where everybody here can read them."""
+        return {
+            job.id
+            for job in jobs
+            if _is_channel(job.channel)
+            and await self._places.get(job.channel, deadline) is _Place.PUBLIC
+        }
+
     @property
     def asks_again_at(self) -> datetime | None:
         """Until when Slack lets the bot ask about no channel; None if it may ask."""
@@ -336,8 +351,9 @@ class Access:
             async with translated(self._timings.call_timeout):
                 answer = await self._client.conversations_info(channel=channel)
                 found = _Conversation.model_validate(answer.data)
-                is_shared = found.is_ext_shared or found.is_pending_ext_shared
-                return _Place.SHARED if is_shared else _Place.OPEN
+                if found.is_ext_shared or found.is_pending_ext_shared:
+                    return _Place.SHARED
+                return _Place.OPEN if found.is_private else _Place.PUBLIC
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != NO_SCOPE:
                 # The workspace refuses the app: that says nothing about the channel.

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
+from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State, notice_day
 from bot.store.database import (
     Alarm,
     Database,
@@ -359,8 +359,8 @@ _MOVE_APPROVAL: Final = Query(
 _ADD_NOTICE_OF_DAY: Final = Query(
     """
     INSERT INTO deliveries
-        (job_id, role, day, state, channel, direct, addressee, due_at, wait_ms)
-    SELECT :job_id, 'notice', :day, 'pending', :owner, 1, :owner, :due_at, :due_at - :now
+        (job_id, role, day, state, channel, direct, addressee, due_at)
+    SELECT :job_id, 'notice', :day, 'pending', :owner, 1, :owner, :now
     WHERE EXISTS (SELECT 1 FROM replicas WHERE owner = :owner AND muted = 0)
     ON CONFLICT DO NOTHING
     """
@@ -399,7 +399,6 @@ class Limited:
 
 
 _NO_LIMITS: Final[Mapping[Limited, datetime]] = {}
-_FIRST_DAY: Final = datetime(1970, 1, 1, 8, tzinfo=UTC)
 
 
 def covering(delivery: Delivery) -> Limited:
@@ -895,31 +894,28 @@ def add_reply(tx: Transaction, job: Job, now: int) -> None:
 
 def add_notice(tx: Transaction, job: Job, now: int) -> None:
     """Owe the person in the footage of a new training the message that says so."""
-    to = {"channel": job.owner, "direct": 1, "addressee": job.owner}
-    tx.all(_ADD_APPROVAL, job_id=job.id, role=Role.NOTICE.value, first=0, now=now, **to)
+    tx.all(
+        _ADD_APPROVAL,
+        job_id=job.id,
+        role=Role.NOTICE.value,
+        first=0,
+        channel=job.owner,
+        direct=1,
+        addressee=job.owner,
+        now=now,
+    )
     tx.notify(Topic.DELIVERIES)
 
 
 def add_notice_of_day(tx: Transaction, job: Job, now: int) -> None:
     """Owe the owner of a replica a message about this day, in which ``job`` was made with it.
 
-    It is due when the day is over, so that it has all of the day.
+    It waits until the day is over, so that it has all of the day.
     """
-    day = day_number(from_ms(now))
-    due_at = to_ms(day_start(day + 1))
-    tx.all(_ADD_NOTICE_OF_DAY, job_id=job.id, owner=job.owner, day=day, due_at=due_at, now=now)
-    tell(tx, Topic.DELIVERIES, due_at, now)
+    day = to_ms(notice_day(from_ms(now)))
+    tx.all(_ADD_NOTICE_OF_DAY, job_id=job.id, owner=job.owner, day=day, now=now)
+    tx.notify(Topic.DELIVERIES)
     tx.notify(Topic.HOMES, job.owner or "")
-
-
-def day_number(moment: datetime) -> int:
-    """Return the number of a day of notices, which begins at 08:00 UTC."""
-    return (moment - _FIRST_DAY) // timedelta(days=1)
-
-
-def day_start(day: int) -> datetime:
-    """Return when the day of notices with this number begins."""
-    return _FIRST_DAY + timedelta(days=day)
 
 
 def withdraw_notices(tx: Transaction, user: str) -> None:

@@ -22,6 +22,7 @@ from bot.model import (
     Settlement,
     Snapshot,
     State,
+    notice_day,
 )
 from bot.store.attempts import (
     AddedCandidate,
@@ -59,7 +60,6 @@ from bot.store.deliveries import (
     add_card,
     add_notice,
     add_question,
-    day_start,
     edit_card,
     edit_messages,
     lock_asked,
@@ -76,7 +76,7 @@ from bot.store.history import (
     script_band,
 )
 from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapshot_text
-from bot.store.replicas import FACE_COLUMNS, face, next_revision, own, remove
+from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
 from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
 from bot.store.usage import (
     USED_COLUMNS,
@@ -319,7 +319,7 @@ _OF_DAY: Final = Query(
     """
     SELECT * FROM jobs
     WHERE owner = :owner AND state = 'succeeded' AND ended_at >= :since AND ended_at < :until
-    ORDER BY ended_at LIMIT :limit
+    ORDER BY ended_at LIMIT 20
     """
 )
 _ACTIONS: Final = {
@@ -659,7 +659,7 @@ class Jobs:
         values: dict[str, Value] = {
             "key": request.key,
             "retry_of": request.retry_of,
-            "replica": request.params.get("replica_id", ""),
+            "face": request.params.get("replica_id", ""),
             "fingerprint": request.fingerprint if viewer is not None else None,
             "since": to_ms(now - self._timings.same_within),
             "seen_in": viewer.channel if viewer is not None else None,
@@ -675,7 +675,8 @@ class Jobs:
                 return _Answer(found, limits)
             if needs_approval and not approvers:
                 return _Answer(NobodyToApprove(), limits)
-            owner = _other(request.owner or form["face_owner"], request.user)
+            owner = request.owner or form["face_owner"]
+            owner = owner if owner != request.user else None
             asks_owner = owner is not None and form["face_asks"] == 1
             asked = (owner,) if asks_owner and owner is not None else approvers
             due_at = min(until, now + self._timings.max_wait) if asked else now
@@ -777,16 +778,15 @@ class Jobs:
             if not limits.allows_person(row["kind"], user, groups):
                 return NotAllowed(Bound.PERSON, limits)
             job = job_from(row)
-            used = face(tx, job.params.get("replica_id", ""))
+            [used] = tx.all(FACE, face=job.params.get("replica_id", ""))
             if used["face_removed"] is not None:
                 return NotAllowed(Bound.REPLICA, limits)
             waits = self._needs_approvers(job, user)
             asked = self.approvals.asked(job.user) if waits else ()
             if waits and not asked:
                 return NobodyToApprove()
-            owner = job.owner
-            if job.kind not in self._trainings:
-                owner = _other(used["face_owner"], job.user)
+            owner = job.owner or used["face_owner"]
+            owner = owner if owner != job.user else None
             asks_owner = used["face_asks"] == 1 and owner not in {None, user}
             if asks_owner and owner is not None:
                 asked = (owner,)
@@ -962,10 +962,11 @@ class Jobs:
         """Return what others asked for with the replicas of a person, newest first."""
         return await self._list(_OF_OWNER, owner=owner, limit=limit)
 
-    async def list_of_day(self, owner: str, day: int, limit: int) -> list[Job]:
-        """Return what was made for others with the replicas of a person in a day of notices."""
-        since, until = to_ms(day_start(day)), to_ms(day_start(day + 1))
-        return await self._list(_OF_DAY, owner=owner, since=since, until=until, limit=limit)
+    async def list_of_day(self, job: Job) -> list[Job]:
+        """Return what was made on the day of a job, for others, with the replicas of its owner."""
+        day = notice_day(job.ended_at or job.created_at)
+        until = to_ms(day + timedelta(days=1))
+        return await self._list(_OF_DAY, owner=job.owner, since=to_ms(day), until=until)
 
     async def stop_training(self, job_id: str, user: str, now: datetime) -> bool:
         """End a training of ``user``, who did not ask for it, and remove what it has made.
@@ -1451,11 +1452,6 @@ def _found_or_outside(
 def next_turn(last: int | None, now: datetime) -> int:
     """Return from when on a new job takes its turn: after the user's other jobs that wait."""
     return to_ms(now) if last is None else max(to_ms(now), last + span_ms(_TURN))
-
-
-def _other(owner: str | None, user: str) -> str | None:
-    """Return the owner of what a person's job uses or makes, if that is somebody else."""
-    return owner if owner != user else None
 
 
 def _turn(row: Row) -> tuple[bool, int]:

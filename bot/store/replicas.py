@@ -2,6 +2,7 @@
 
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,7 +19,6 @@ from bot.store.database import (
     RowUnreadable,
     Topic,
     Transaction,
-    Value,
     optional_moment,
     to_ms,
 )
@@ -83,19 +83,19 @@ _SET_DEFAULT: Final = Query(
 _CLEAR_DEFAULT: Final = Query("DELETE FROM channel_defaults WHERE channel = :channel")
 # The rows of a replica that have an owner or are removed: its id may be written in another case.
 _IS_KEPT: Final = """
-    lower(id) = lower(:replica) AND (owner IS NOT NULL OR removed_at IS NOT NULL)"""
+    lower(id) = lower(:face) AND (owner IS NOT NULL OR removed_at IS NOT NULL)"""
 FACE_COLUMNS: Final = f"""
     (SELECT max(owner) FROM replicas WHERE {_IS_KEPT}) AS face_owner,
     (SELECT max(asks_owner) FROM replicas WHERE {_IS_KEPT}) AS face_asks,
     (SELECT max(removed_at) FROM replicas WHERE {_IS_KEPT}) AS face_removed
 """  # noqa: S608 - our own text
-"""Of the replica ``:replica``: its owner, whether they are to be asked, when it was removed."""
-_FACE: Final = Query(f"SELECT {FACE_COLUMNS}")
+"""Of the replica ``:face``: its owner, whether they are to be asked, when it was removed."""
+FACE: Final = Query(f"SELECT {FACE_COLUMNS}")
 _KEPT: Final = Query(f"SELECT owner, removed_at FROM replicas WHERE {_IS_KEPT}")  # noqa: S608
 _ADD: Final = Query(
     """
     UPDATE replicas SET removed_at = NULL, owner = coalesce(owner, :user), revision = :revision
-    WHERE lower(id) = lower(:replica)
+    WHERE lower(id) = lower(:face)
     """
 )
 # Only of what is trained just now, under an id that is new: the form named its owner.
@@ -110,7 +110,7 @@ _MAY_CHANGE: Final = "(owner = :user OR :is_admin = 1) AND removed_at IS NULL"
 _REMOVE: Final = Query(
     f"""
     UPDATE replicas SET removed_at = :now, revision = :revision
-    WHERE lower(id) = lower(:replica) AND {_MAY_CHANGE} RETURNING id
+    WHERE lower(id) = lower(:face) AND {_MAY_CHANGE} RETURNING id
     """  # noqa: S608 - likewise
 )
 _EDIT: Final = Query(
@@ -118,7 +118,7 @@ _EDIT: Final = Query(
     UPDATE replicas SET own_name = :name, asks_owner = :asks, revision = :revision,
         muted = CASE WHEN :is_admin = 1 AND owner <> :owner THEN 0 ELSE muted END,
         owner = CASE WHEN :is_admin = 1 THEN CAST(:owner AS TEXT) ELSE owner END
-    WHERE lower(id) = lower(:replica) AND {_MAY_CHANGE} RETURNING id
+    WHERE lower(id) = lower(:face) AND {_MAY_CHANGE} RETURNING owner
     """  # noqa: S608 - likewise
 )
 # What waits for an owner's approval waits for that of the new one.
@@ -148,6 +148,7 @@ _USED_AGAIN_MS: Final = 60_000
 _FIRST_USED_AGAIN_MS: Final = 60 * 60_000
 # What a person's form has just read is newer than a list.
 _READ_MS: Final = 10 * 60_000
+_MAX_SEEN: Final = 30
 
 # Where the clock was set back, it is due as well.
 _CLAIM_LIST: Final = Query(
@@ -209,6 +210,8 @@ class KnownReplica:
     """Whether its owner or an admin removed it here."""
     service_name: str = ""
     """Its name at the service, where it is called otherwise here."""
+    has_namesake: bool = False
+    """Whether another one looks the same by its name."""
 
     @property
     def deleted(self) -> bool:
@@ -306,15 +309,20 @@ class Replicas:
         """
 
         def work(tx: Transaction, revision: int) -> bool:
-            kept = tx.all(_KEPT, replica=snapshot.remote_id)
+            kept = tx.all(_KEPT, face=snapshot.remote_id)
             is_theirs = is_admin or all(row["owner"] == user for row in kept)
             if not is_theirs and any(row["removed_at"] is not None for row in kept):
                 return False
             tx.all(_LEARN, revision=revision, now=to_ms(now), **_columns(snapshot))
             if is_theirs:
-                tx.all(_ADD, replica=snapshot.remote_id, user=user, revision=revision)
-                detail = f"{snapshot.remote_id}: added"
-                record(tx, AuditAction.REPLICA, user=user, at=to_ms(now), detail=detail)
+                tx.all(_ADD, face=snapshot.remote_id, user=user, revision=revision)
+                record(
+                    tx,
+                    AuditAction.REPLICA,
+                    user=user,
+                    at=to_ms(now),
+                    detail=f"{snapshot.remote_id}: added",
+                )
             return True
 
         return await self._change(work)
@@ -360,13 +368,15 @@ class Replicas:
         def work(tx: Transaction) -> tuple[bool, Callable[[], None]]:
             if is_admin and owner is not None:
                 # Jobs are locked before the revision is, as in all that binds a replica to a job.
-                values = {"owner": owner, "asked": json.dumps([owner])}
-                for row in tx.all(_ASK_NEW_OWNER, params=_using(replica_id), **values):
+                asked = json.dumps([owner])
+                for row in tx.all(
+                    _ASK_NEW_OWNER, owner=owner, asked=asked, params=_using(replica_id)
+                ):
                     add_approvals(tx, job_from(row), [owner], to_ms(now), to_ms(now))
                     tx.notify(Topic.HOMES, owner)
             edited = tx.all(
                 _EDIT,
-                replica=replica_id,
+                face=replica_id,
                 user=user,
                 is_admin=int(is_admin),
                 name=name,
@@ -375,8 +385,7 @@ class Replicas:
                 revision=next_revision(tx),
             )
             if edited:
-                asks = ", asks its owner" if asks_owner else ""
-                detail = f"{replica_id}: owner {owner}{asks}" if is_admin else f"{replica_id}{asks}"
+                detail = f"{replica_id}: changed; the owner is {edited[0]['owner']}"
                 record(tx, AuditAction.REPLICA, user=user, at=to_ms(now), detail=detail)
             return bool(edited), self._read(tx)
 
@@ -398,8 +407,9 @@ class Replicas:
 
     async def count_uses(self, replica_id: str) -> tuple[int, int]:
         """Return of how many channels a replica is the default, and how many open jobs use it."""
-        values = {"id": replica_id, "params": _using(replica_id)}
-        [row] = await self._database.run(lambda tx: tx.all(_USES, **values), durable=False)
+        [row] = await self._database.run(
+            lambda tx: tx.all(_USES, id=replica_id, params=_using(replica_id)), durable=False
+        )
         return row["defaults"], row["open_jobs"]
 
     def list_owned(self, user: str) -> list[KnownReplica]:
@@ -524,6 +534,10 @@ class _Cache:
     ) -> None:
         """``defaults`` has the id of the replica of each channel that has one."""
         self.revision = revision
+        names = Counter(_seen(each) for each in known.values() if not each.deleted)
+        for each in [*known.values()]:
+            if (names[_seen(each)] > 1) != each.has_namesake:
+                known[each.id] = replace(each, has_namesake=not each.has_namesake)
         self.known = known
         self.last_use = max((each.used_at for each in known.values()), default=0)
         """When any of them was used last, as in ``KnownReplica.used_at``."""
@@ -577,12 +591,6 @@ class _Cache:
         return "".join(texts)
 
 
-def face(tx: Transaction, replica_id: str) -> Row:
-    """Return the ``FACE_COLUMNS`` of a replica."""
-    [row] = tx.all(_FACE, replica=replica_id)
-    return row
-
-
 def own(tx: Transaction, replica_id: str, owner: str, name: str, now: int) -> None:
     """Store whose face a replica is that a create call has just made, and offer it."""
     tx.all(
@@ -600,8 +608,9 @@ def remove(
     tx: Transaction, replica_id: str, user: str, revision: int, now: int, *, is_admin: bool = False
 ) -> bool:
     """Remove a replica if it is ``user``'s, or they are an admin; return whether it was."""
-    values: dict[str, Value] = {"user": user, "is_admin": int(is_admin), "now": now}
-    removed = tx.all(_REMOVE, replica=replica_id, revision=revision, **values)
+    removed = tx.all(
+        _REMOVE, face=replica_id, user=user, is_admin=int(is_admin), now=now, revision=revision
+    )
     for row in removed:
         tx.all(_FORGET_DEFAULTS, id=row["id"])
         record(tx, AuditAction.REPLICA, user=user, at=now, detail=f"{row['id']}: removed")
@@ -624,6 +633,11 @@ def next_revision(tx: Transaction) -> int:
     tx.notify(Topic.MEMORY)
     [row] = tx.all(_NEXT_REVISION)
     return int(row["revision"])
+
+
+def _seen(replica: KnownReplica) -> str:
+    """Return of a name what a menu has room for."""
+    return replica.search_name[:_MAX_SEEN]
 
 
 def _text_of(replica: KnownReplica) -> str:

@@ -105,7 +105,7 @@ class Bound(Enum):
     """The list of channels."""
     SCRIPT = "script"
     """The longest script."""
-    REPLICA = "replica"
+    REPLICA = "removed"
     """The replicas that are not removed."""
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
 from sandbox.faults import Reset
 from sandbox.slack_objects import Message
@@ -388,3 +389,139 @@ async def test_a_new_owner_is_asked_about_what_waits(quiet_world: World) -> None
         await Person(world.slack, "dora").click(new, "Approve")
         await world.advance(minutes=5)
         assert world.created_count() == 1
+
+
+# ── What is made with a face ──────────────────────────────────────────────────────────────────
+
+
+def made(world: World, name: str) -> list[Message]:
+    return [each for each in told(world, name) if "Made with your face" in each.text]
+
+
+async def home(world: World, person: Person) -> Modal:
+    await person.open_home()
+    await world.settle()
+    assert person.home is not None
+    return person.home
+
+
+@on_both_engines
+async def test_the_owner_is_told_once_a_day_what_was_made(quiet_world: World) -> None:
+    world, ben = quiet_world, quiet_world.ben.user.id
+    world.slack.add_channel("secret", kind="private", with_bot=True)
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        await world.request_video(world.ben, {"script": SCRIPT})
+        await world.request_video(world.ben, {"script": "Psst."}, channel="secret")
+        await world.request_video(world.ana, {"script": "Mine."})
+        await world.advance(hours=1)
+        assert not made(world, "ana")
+        await world.advance(hours=24)
+        [notice] = made(world, "ana")
+        first, second = notice.text.splitlines()[1:]
+        assert first.startswith(f"• <@{ben}>: “{SCRIPT}” · Ready · <!date^")
+        assert second.startswith(f"• <@{ben}>: a video · Ready · <!date^")
+        assert "Mine" not in notice.text
+        await world.advance(hours=48)
+        assert len(made(world, "ana")) == 1
+        await world.request_video(world.ben, {"script": "Another day."})
+        await world.advance(hours=24)
+        assert len(made(world, "ana")) == 2
+        assert not made(world, "ben")
+
+
+async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(hours=1)
+    async with world.running_bot():
+        world.slack.faults.next("chat.postMessage", Reset())
+        await world.advance(hours=25)
+    async with world.running_bot():
+        await world.advance(hours=1)
+        assert len(made(world, "ana")) == 1
+
+
+async def test_a_muted_owner_sees_it_in_home_alone(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(hours=25)
+        [notice] = made(world, "ana")
+        await world.ben.click(notice, "Mute")  # it is his own that are muted
+        await world.request_video(world.ben, {"script": "Second."})
+        await world.advance(minutes=10)
+        await world.ana.click(notice, "Mute")
+        await world.request_video(world.ben, {"script": "Third."})
+        await world.advance(hours=50)
+        assert len(made(world, "ana")) == 1
+        shown = await home(world, world.ana)
+        for script in (SCRIPT, "Second.", "Third."):
+            assert f"<@{world.ben.user.id}>: “{script}” · Ready" in str(shown.view.body)
+        await shown.click("Unmute")
+        await world.request_video(world.ben, {"script": "Fourth."})
+        await world.advance(hours=25)
+        assert "Fourth" in made(world, "ana")[1].text
+        assert "Made with your face" not in str((await home(world, world.ben)).view.body)
+
+
+# ── See it first ──────────────────────────────────────────────────────────────────────────────
+
+
+def rows(blocks: list[Json]) -> dict[str, Json]:
+    """Return the rows of replicas in a message or a view, by what they say."""
+    return {
+        each["text"]["text"]: each
+        for each in blocks
+        if each.get("accessory", {}).get("type") == "overflow"
+    }
+
+
+async def test_a_replica_is_seen_and_used_from_home(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        [(line, row)] = rows((await home(world, world.ben)).view.body["blocks"]).items()
+        assert line == f"Anna · <@{world.ana.user.id}>"
+        assert [each["text"]["text"] for each in row["accessory"]["options"]] == [
+            "Preview",
+            "Use in a video",
+        ]
+        shown = await home(world, world.ben)
+        await shown.press(row["block_id"], "replica_menu", f"preview:{REPLICA}")
+        await world.settle()
+        assert world.ben.modal is not None
+        assert f"/files/{REPLICA}.mp4|Preview replica>" in str(world.ben.modal.view.body)
+        await world.ben.modal.close()
+        await shown.press(row["block_id"], "replica_menu", f"use:{REPLICA}")
+        assert world.ben.modal is not None
+        assert world.ben.modal.values["replica_id"] == REPLICA
+
+
+async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    form = await world.open_form(world.ben)
+    [found] = await form.suggest("replica_id")
+    assert found["text"]["text"] == "Anna"
+    await form.close()
+    world.service.add_replica("r-anna-2", "anna")
+    await says(world, world.ana, "add r-anna-2")
+    form = await world.open_form(world.ben)
+    seen = {each["text"]["text"] for each in await form.suggest("replica_id")}
+    assert seen == {f"Anna · {REPLICA}", "anna · r-anna-2"}
+
+
+async def test_the_list_has_a_menu_for_each_replica(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    for person, offered_verbs in ((world.ana, 4), (world.ben, 2)):
+        answer = await person.command("/replica", "list")
+        assert answer.message is not None
+        [(_, row)] = rows(answer.message.blocks).items()
+        assert len(row["accessory"]["options"]) == offered_verbs
+        await person.press(answer.message, row["block_id"], "replica_menu", f"use:{REPLICA}")
+        assert person.modal is not None
+        assert person.modal.values["replica_id"] == REPLICA
+        await person.modal.close()

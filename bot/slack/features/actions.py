@@ -93,13 +93,20 @@ async def check_now(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         ctx.respond_ephemeral(action, text)
     elif job is not None and job.remote_id is not None:
         work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
-        if action.response_url is not None:
-            ctx.answer_later(action.response_url, work)
-        else:
-            ctx.background.spawn(_show_soon(ctx, action.trigger_id, work))
+        answer_soon(ctx, action, work)
     elif job is not None:
         ctx.respond_ephemeral(action, SETTLED)
     await ack()
+
+
+def answer_soon(
+    ctx: HandlerContext, action: BlockAction, work: Coroutine[Any, Any, Message]
+) -> None:
+    """Answer a click in the background with what ``work`` returns."""
+    if action.response_url is not None:
+        ctx.answer_later(action.response_url, work)
+    else:
+        ctx.background.spawn(_show_soon(ctx, action.trigger_id, work))
 
 
 async def _show_soon(

@@ -60,10 +60,10 @@ _VERDICTS: Final = {Verdict.GOING: "training", Verdict.FAILED: "can't be used"}
 
 
 def replica_label(replica: KnownReplica) -> str:
-    """Return name, id and state in at most 75 characters, for the picker and for lists."""
+    """Return name and state in at most 75 characters; the id too where two look the same."""
     parts = [
         cut(one_line(replica.name), _MAX_NAME),
-        cut(replica.id, _MAX_ID) if replica.name else "",
+        cut(replica.id, _MAX_ID) if replica.has_namesake else "",
     ]
     if not replica.name:
         parts = [cut(replica.id, _MAX_NAME + _MAX_ID)]
@@ -474,8 +474,8 @@ async def submit_job(
     job = await _stored(ctx, ack, submission, request, channel)
     if job is None:
         return
-    is_of_other = request.owner not in {None, job.owner or job.user}
-    if is_of_other or (job.params, job.channel) != (request.params, channel):
+    stored = (job.params, job.channel, job.owner or job.user)
+    if stored != (request.params, channel, request.owner or stored[2]):
         noun = ctx.presenters[request.kind].noun
         note = (
             "You've already submitted this form. "

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -53,24 +54,31 @@ from bot.slack.payloads import BlockAction, PrivateMetadata, SlashCommand, ViewS
 from bot.slack.views.blocks import (
     Json,
     Message,
-    bullets,
+    actions,
+    anchor,
+    button,
     date,
     element,
     escape,
     escaped,
     field,
     joined,
+    link,
     modal,
-    moment_of,
     option,
-    paragraph,
     preformatted,
     rich,
     section,
     unformatted,
-    words,
 )
-from bot.slack.views.buttons import OPEN_TRAIN, RETRY, STOP_TRAINING
+from bot.slack.views.buttons import (
+    MAKE_VIDEO,
+    MUTE,
+    OPEN_TRAIN,
+    RETRY,
+    STOP_TRAINING,
+    replica_row,
+)
 from bot.slack.views.kinds import ReplicaPresenter
 from bot.slack.views.limits import REPLICA_REMOVED
 from bot.store import KnownReplica
@@ -83,6 +91,7 @@ _WHO_ASKS: Final = "who_may_use"
 _EDIT: Final = "edit_replica"
 _REMOVE: Final = "remove_replica"
 _NOT_YOURS: Final = "Only its owner or an admin can do that."
+_ASKS: Final = "With “Ask the owner first”, they see each script and decide."
 _AT_SERVICE: Final = "It still exists at the video service: delete it there too."
 _USERS: Final = {"everyone": "Everyone here", "ask": "Ask the owner first"}
 _FIELDS: Final = frozenset(
@@ -122,6 +131,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.view(_EDIT)(partial(edit, ctx))
     app.view(_REMOVE)(partial(remove, ctx))
     app.action(STOP_TRAINING)(partial(stop_training, ctx))
+    app.action(MUTE)(partial(mute, ctx))
 
 
 # ── The command and the button ────────────────────────────────────────────────────────────────
@@ -141,8 +151,6 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
             await show_status(ctx, ack, command, _KIND, wanted)
         case "add", replica_id:
             await add_replica(ctx, ack, command, _KIND, replica_id.strip("`"))
-        case "default", replica if replica.casefold() == "none":
-            await clear_default(ctx, ack, command, _KIND)
         case "default", replica:
             await set_default_replica(ctx, ack, command, _KIND, replica)
         case name, replica:
@@ -332,28 +340,27 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -
     known = ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
-    replicas = listed_replicas(known)
+    is_admin = command.user in ctx.admins
+    changeable = {each.id for each in known if is_admin or each.owner == command.user}
+    replicas = listed_replicas(known, changeable)
     text = joined([trainings.text, replicas.text])
     return Message(text, [*trainings.blocks, *replicas.blocks])
 
 
-def listed_replicas(known: Sequence[KnownReplica]) -> Message:
-    """Return a list of replicas: with their ids, which *default* and *status* need, and dates."""
+def listed_replicas(known: Sequence[KnownReplica], changeable: Collection[str] = ()) -> Message:
+    """Return a list of replicas, each with its menu: all of it for those ``changeable``."""
     heading = "Replicas that everyone here can use, last used first:"
-    lines = [
-        (
-            replica_label(each) + (" · this channel's default" if each.default else ""),
-            datetime.fromtimestamp(each.used_at / 1000, UTC) if each.used_at else None,
-        )
-        for each in known
+    lines = {}
+    for each in known:
+        at = datetime.fromtimestamp(each.used_at / 1000, UTC)
+        label = unformatted(replica_label(each))
+        default = "this channel's default" if each.default else ""
+        lines[each] = joined([label, default, date(at) if each.used_at else ""], by=" · ")
+    rows = [
+        replica_row(each, line, may_change=each.id in changeable) for each, line in lines.items()
     ]
-    items = [
-        paragraph(words(f"{line} · "), moment_of(at)) if at else paragraph(words(line))
-        for line, at in lines
-    ]
-    said = (f"{unformatted(line)} · {date(at)}" if at else unformatted(line) for line, at in lines)
-    text = joined([heading, *(f"• {each}" for each in said)])
-    return Message(text, [section(heading), rich(bullets(items))])
+    text = joined([heading, *(f"• {line}" for line in lines.values())])
+    return Message(text, [section(heading), *rows])
 
 
 async def add_replica(
@@ -389,6 +396,9 @@ async def set_default_replica(
     async def set_default() -> str:
         if refusal := await _asking_refusal(ctx, command, kind):
             return refusal
+        if wanted.casefold() == "none":
+            await ctx.store.replicas.clear_default(command.channel)
+            return "This channel has no default replica now."
         try:
             replica_id = await _find(ctx, command, kind, wanted.strip("`"))
             label = await _learn(ctx, ctx.kinds[kind], replica_id)
@@ -398,21 +408,6 @@ async def set_default_replica(
         return f"{label} is now this channel's default."
 
     ctx.answer_later(command.response_url, set_default())
-    await ack()
-
-
-async def clear_default(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind: str
-) -> None:
-    """Have no replica chosen beforehand in this channel's create form."""
-
-    async def clear() -> str:
-        if refusal := await _asking_refusal(ctx, command, kind):
-            return refusal
-        await ctx.store.replicas.clear_default(command.channel)
-        return "This channel has no default replica now."
-
-    ctx.answer_later(command.response_url, clear())
     await ack()
 
 
@@ -447,11 +442,11 @@ async def open_change(
     if not (is_admin or user == known.owner):
         return _NOT_YOURS
     metadata = json.dumps({"replica": known.id})
-    name = known.name or known.id
     if verb == "remove":
         defaults, open_jobs = await ctx.store.replicas.count_uses(known.id)
         uses = f"Default in channels: {defaults}. Requests under way: {open_jobs}; they go on."
-        text = f"*{escaped(name, 300)}* can't be picked any more, by anyone.\n{uses}\n{_AT_SERVICE}"
+        name = escaped(known.name or known.id, 300)
+        text = f"*{name}* can't be picked any more, by anyone.\n{uses}\n{_AT_SERVICE}"
         view = modal(
             _REMOVE,
             "Remove this replica?",
@@ -467,7 +462,6 @@ async def open_change(
         menu = element(
             "radio_buttons", _WHO_ASKS, options=[*options.values()], initial_option=chosen
         )
-        asks = "With “Ask the owner first”, they see each script and decide."
         whose = _owner_field("Owner", known.owner, "The person whose face it is.")
         view = modal(
             _EDIT,
@@ -477,11 +471,35 @@ async def open_change(
             private_metadata=metadata,
             blocks=[
                 called,
-                field(_WHO_ASKS, "Who may use it", menu, hint=asks),
+                field(_WHO_ASKS, "Who may use it", menu, hint=_ASKS),
                 *([{**whose, "optional": True}] if is_admin else []),
             ],
         )
     return await ctx.open_view(trigger_id, view)
+
+
+async def preview(ctx: HandlerContext, replica_id: str) -> Message:
+    """Return where a replica can be watched: the service may sign that link anew each time."""
+    url = None
+    known = ctx.store.replicas.get(replica_id)
+    if known is not None and not known.removed:
+        with suppress(OutsideError):
+            snapshot = await read_replica(ctx, ctx.kinds[_KIND], replica_id, ctx.service_deadline())
+            url = link(snapshot.facts.get("thumbnail_video_url", ""))
+    if url is None:
+        return Message("There's no preview of this replica now.", ())
+    text = f"{anchor(url, 'Preview replica')} · `{replica_id}`"
+    use = button("Use in a video", MAKE_VIDEO, value=replica_id)
+    return Message(text, [section(text), actions([use])])
+
+
+async def mute(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Tell an owner no longer in messages what is made with their face, or again."""
+    action = read(BlockAction, body)
+    await ctx.store.replicas.mute(action.user, muted=action.value == "yes")
+    if action.response_url is not None:
+        ctx.respond_ephemeral(action, "Muted. You can unmute it in my *Home* tab.")
+    await ack()
 
 
 async def edit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -511,8 +529,9 @@ async def remove(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Stop offering a replica."""
     submission = read(ViewSubmission, body)
     replica_id, user = submission.view.metadata(_Metadata).replica, submission.user
-    is_admin, now = user in ctx.admins, ctx.clock.now()
-    if await ctx.store.replicas.remove(replica_id, user, now, is_admin=is_admin):
+    if await ctx.store.replicas.remove(
+        replica_id, user, ctx.clock.now(), is_admin=user in ctx.admins
+    ):
         await ack()
     else:
         await ack(**general_error(submission.view.blocks, "Not removed", _NOT_YOURS))
@@ -522,9 +541,10 @@ async def stop_training(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Stop a training of the person who presses the button, and remove what it has made."""
     action = read(BlockAction, body)
     stopped = await ctx.store.jobs.stop_training(action.value, action.user, ctx.clock.now())
-    text = f"Stopped. If the replica exists already: {_AT_SERVICE}"
-    again = "I couldn't stop it: it's being sent just now. Try again in a minute."
-    ctx.respond_ephemeral(action, text if stopped else again)
+    text = "I couldn't stop it: it's being sent just now. Try again in a minute."
+    if stopped:
+        text = f"Stopped. If the replica exists already: {_AT_SERVICE}"
+    ctx.respond_ephemeral(action, text)
     await ack()
 
 

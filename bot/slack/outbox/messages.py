@@ -11,7 +11,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.errors import Outages, Refused, Uncertain
 from bot.model import Delivery, Job, Role, State
 from bot.slack.errors import translated
-from bot.slack.views.approval import approval_request, people_asked, training_notice
+from bot.slack.views.approval import (
+    approval_request,
+    made_with,
+    people_asked,
+    training_notice,
+)
 from bot.slack.views.blocks import (
     MAX_TEXT,
     NO_NAMES,
@@ -32,7 +37,6 @@ from bot.timings import Timings
 # A refusal of so few bytes of text is not for their number.
 _MIN_TEXT: Final = 100
 _LOG: Final = logging.getLogger(__name__)
-_LEFT: Final = "user_disabled"
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
@@ -48,12 +52,15 @@ def compose(
     retry: str | None = None,
     listed: Sequence[Asked] = (),
     names: Mapping[str, str] = NO_NAMES,
+    made: Sequence[Job] = (),
+    public: Collection[str] = (),
 ) -> Message:
     """Return what a delivery says now.
 
     ``admins`` can answer a question, and are asked first with ``admins_first``; ``listed`` are the
     further ones in its message. ``approvers`` can approve. See ``card`` for ``replica`` and
-    ``retry``. ``names`` are those of ``people_named``, as far as they are known.
+    ``retry``. ``names`` are those of ``people_named``, as far as they are known. ``made`` is what a
+    notice about a day tells, and ``public`` has the ids of what all can read.
     """
     said = {user: safe for user, name in names.items() if (safe := short_name(name))}
     presenter = presenters[job.kind]
@@ -69,6 +76,8 @@ def compose(
     if delivery.role is Role.APPROVAL:
         return approval_request(delivery, job, presenter, approvers, replica=replica)
     if delivery.role is Role.NOTICE:
+        if made:
+            return made_with(made, public, presenters)
         return training_notice(job, presenter.name(job))
     if delivery.role is Role.REPLY:
         return reply(job, presenter, retry=retry, names=said)
@@ -191,7 +200,7 @@ async def open_conversation(
             opened = answer["channel"]["id"]
     except Refused as error:
         _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
-        if error.code == _LEFT and delivery.role is Role.APPROVAL:
+        if error.code == "user_disabled" and delivery.role is Role.APPROVAL:
             raise
         return delivery.channel
     except (KeyError, TypeError):

@@ -9,7 +9,7 @@ import logging
 import random
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import Field
@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import Clock
 from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
-from bot.model import Delivery, DeliveryState, Job, Role
+from bot.model import Delivery, DeliveryState, Job, Role, notice_day
 from bot.service.media import VideoSource
 from bot.slack.access import Access
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
@@ -168,6 +168,10 @@ class Messenger:
         if outgoing.job.kind not in self._presenters:
             await self._leave_unregistered(outgoing)
             return
+        if (until := self._day_ends(outgoing)) is not None and until > self._clock.now():
+            wait = min(until, self._clock.now() + self._timings.max_wait)
+            await self._release(outgoing.delivery, wait)
+            return
         is_pending = outgoing.delivery.state is DeliveryState.PENDING
         if is_pending and not await self._stays_inside(outgoing):
             return
@@ -185,6 +189,13 @@ class Messenger:
                 await self._edit(outgoing)
             case DeliveryState.UNDELIVERABLE:
                 await self._release(outgoing.delivery)
+
+    def _day_ends(self, outgoing: Outgoing) -> datetime | None:
+        """Return when the day ends that a notice is about; None of all else."""
+        job = outgoing.job
+        uses = self._presenters[job.kind].replica_id(job) is not None
+        is_of_day = outgoing.delivery.role is Role.NOTICE and uses and job.ended_at is not None
+        return notice_day(job.ended_at) + timedelta(days=1) if is_of_day and job.ended_at else None
 
     # ── Posting ───────────────────────────────────────────────────────────────────────────────
 
@@ -499,6 +510,9 @@ class Messenger:
         approvers = self._store.jobs.approvals.people(job.user)
         deadline = asyncio.get_running_loop().time() + self._timings.name_timeout.total_seconds()
         people = people_named(delivery, job, approvers)
+        made: list[Job] = []
+        if self._day_ends(outgoing) is not None:
+            made = await self._store.jobs.list_of_day(job)
         message = compose(
             delivery,
             job,
@@ -510,6 +524,8 @@ class Messenger:
             retry=retry,
             listed=outgoing.listed,
             names=await self._access.directory.names(people, deadline),
+            made=made,
+            public=await self._access.public(made, deadline),
         )
         # An approval is for somebody else, and so is a notice.
         if delivery.direct and delivery.role not in {Role.APPROVAL, Role.NOTICE}:

@@ -7,6 +7,7 @@ from bot.model import Approval, Delivery, Job, Settlement
 from bot.slack.views.blocks import (
     MAX_QUOTE,
     MAX_QUOTES,
+    MAX_SECTION,
     MAX_TEXT,
     NO_NAMES,
     Message,
@@ -32,8 +33,8 @@ from bot.slack.views.blocks import (
     unformatted,
     words,
 )
-from bot.slack.views.buttons import STOP_TRAINING, approval_buttons
-from bot.slack.views.presenters import Presenter, script_of
+from bot.slack.views.buttons import MUTE, STOP_TRAINING, approval_buttons
+from bot.slack.views.presenters import Presenter, Presenters, script_of, state_word
 
 NOBODY_TO_APPROVE: Final = (
     "This needs approval, and nobody may approve their own request: you are the only approver. "
@@ -160,6 +161,29 @@ def approval_request(
     return Message(joined(text), blocks)
 
 
+def _made(job: Job, presenter: Presenter, *, is_public: bool) -> str:
+    name = unformatted(title(presenter.name(job))) if is_public else ""
+    what = f"“{name}”" if name else f"a {presenter.noun}"
+    return f"• <@{job.user}>: {what} · {state_word(job, presenter)} · {date(job.created_at)}"
+
+
+def made_with(
+    jobs: Sequence[Job], public: Collection[str], presenters: Presenters, *, muted: bool = False
+) -> Message:
+    """Return what others had made with an owner's replicas: a message, and a part of Home.
+
+    ``public`` has the ids of the jobs that all can read, whose names it says.
+    """
+    lines = [
+        _made(job, presenters[job.kind], is_public=job.id in public)
+        for job in jobs
+        if job.kind in presenters
+    ]
+    text = joined(["*Made with your face*", *(lines or ["Nothing yet."])], MAX_SECTION)
+    mute = button("Unmute" if muted else "Mute", MUTE, value="no" if muted else "yes")
+    return Message(text, [{**section(text), "accessory": mute}])
+
+
 def training_notice(job: Job, name: str) -> Message:
     """Return the message to the person in the footage of a training, about a replica of a name."""
     text = (
@@ -172,8 +196,8 @@ def training_notice(job: Job, name: str) -> Message:
         yes="Stop it",
         no="Keep it",
     )
-    button_row = actions([button("Stop it", STOP_TRAINING, value=job.id, confirm=stop)])
-    return Message(text, [section(text), button_row])
+    pressed = button("Stop it", STOP_TRAINING, value=job.id, confirm=stop)
+    return Message(text, [section(text), actions([pressed])])
 
 
 def _outcome(settlement: Settlement, user: str | None) -> str:
