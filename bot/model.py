@@ -214,8 +214,8 @@ class ApprovalPolicy:
         """
         if not job.asks_owner:
             return self.may_decide(user, job.user)
-        was_asked = job.approval is not None and user in job.approval.asked
-        return user == job.owner or (was_asked and user in self.admins - {job.user})
+        asked = job.approval.asked if job.approval is not None else ()
+        return user == job.owner or user in self.admins.intersection(asked) - {job.user}
 
     def people(self, requester: str) -> tuple[str, ...]:
         """Return who is asked about a request: the approvers, or else the admins."""

@@ -766,8 +766,6 @@ class Jobs:
             LimitReached: too many create calls were made in a day or month. Likewise.
             NobodyToApprove: it needs approval, and nobody else may give it. Likewise.
         """
-        until = now + self._timings.approve_within
-        due_at = min(until, now + self._timings.max_wait)
 
         def work(tx: Transaction) -> bool | _NotStored:
             lock_limits(tx)
@@ -785,7 +783,7 @@ class Jobs:
             asked = self.approvals.asked(job.user) if waits else ()
             if waits and not asked:
                 return NobodyToApprove()
-            owner = job.owner or used["face_owner"]
+            owner = used["face_owner"] or job.owner
             owner = owner if owner != job.user else None
             asks_owner = used["face_asks"] == 1 and owner not in {None, user}
             if asks_owner and owner is not None:
@@ -797,17 +795,7 @@ class Jobs:
             edit_card(tx, job_id, row["user_id"], to_ms(now))
             settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
             if asked:
-                tx.all(
-                    _WAIT_AGAIN,
-                    id=job_id,
-                    due_at=to_ms(due_at),
-                    wait_ms=wait_ms(to_ms(now), due_at),
-                    asked=json.dumps(asked),
-                    until=to_ms(until),
-                    owner=owner,
-                    asks_owner=int(asks_owner),
-                )
-                self._ask(tx, replace(job, owner=owner), asked, now)
+                self._wait(tx, replace(job, owner=owner), asked, now, asks_owner=asks_owner)
             record(tx, AuditAction.CREATED_AGAIN, user=user, at=to_ms(now), job_id=job_id)
             tx.notify(Topic.JOBS)
             return True
@@ -831,7 +819,6 @@ class Jobs:
             Whether that was done: False if it no longer waits, or for the approval of another
             attempt; if its time is over, or if this person may not decide about it.
         """
-        until = now + self._timings.approve_within
 
         def work(tx: Transaction) -> bool:
             job = self._to_decide(lock_job(tx, job_id), attempts, user, now)
@@ -840,24 +827,11 @@ class Jobs:
             at = to_ms(now)
             [last] = tx.all(_LAST_TURN, user=job.user)
             turn_at = next_turn(last["turn_at"], now)
-            if not job.asks_owner or not self._needs_approvers(job, user):
-                tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
-                self._settle(tx, job, Settlement.APPROVED, user, now=at)
+            self._settle(tx, job, Settlement.APPROVED, user, now=at)
+            if job.asks_owner and self._needs_approvers(job, user):
+                self._wait(tx, job, self.approvals.asked(job.user), now, asks_owner=False)
             else:
-                self._settle(tx, job, Settlement.APPROVED, user, now=at)
-                asked = self.approvals.asked(job.user)
-                due_at = min(until, now + self._timings.max_wait)
-                tx.all(
-                    _WAIT_AGAIN,
-                    id=job_id,
-                    due_at=to_ms(due_at),
-                    wait_ms=wait_ms(at, due_at),
-                    asked=json.dumps(asked),
-                    until=to_ms(until),
-                    owner=job.owner,
-                    asks_owner=0,
-                )
-                self._ask(tx, job, asked, now)
+                tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
             edit_card(tx, job_id, job.user, at)
             tx.notify(Topic.JOBS)
             return True
@@ -1005,6 +979,24 @@ class Jobs:
         if job.kind in self._trainings:
             name = job.params.get("replica_name", "")
             own(tx, remote_id, job.owner or job.user, name, now)
+
+    def _wait(
+        self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime, *, asks_owner: bool
+    ) -> None:
+        """Have a job wait for an approval once more, and owe the messages that ask for it."""
+        until = now + self._timings.approve_within
+        due_at = min(until, now + self._timings.max_wait)
+        tx.all(
+            _WAIT_AGAIN,
+            id=job.id,
+            due_at=to_ms(due_at),
+            wait_ms=wait_ms(to_ms(now), due_at),
+            asked=json.dumps(asked),
+            until=to_ms(until),
+            owner=job.owner,
+            asks_owner=int(asks_owner),
+        )
+        self._ask(tx, job, asked, now)
 
     def _ask(self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime) -> None:
         """Owe the messages that ask for approval; Home tabs list it."""

@@ -179,8 +179,7 @@ def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool
     tell(tx, Topic.JOBS, ended["due_at"], now)
     edit_card(tx, job.id, job.user, now)
     add_reply(tx, job, now)
-    is_made = job.state is State.SUCCEEDED and job.kind not in trainings
-    if is_made and job.owner is not None:
+    if job.owner is not None and job.state is State.SUCCEEDED and job.kind not in trainings:
         add_notice_of_day(tx, job, now)
     give_back(tx, job, trainings, ended["counted_on"], now)
     return True

@@ -271,7 +271,7 @@ async def test_what_others_ask_for_waits_for_the_owner(quiet_world: World) -> No
         await world.advance(minutes=30)
         assert world.created_count() == 0
         assert (
-            "Only the replica's owner"
+            "Only an approver"
             in world.ephemerals(Person(world.slack, "cleo"), direct(world, "ana"))[-1]
         )
 

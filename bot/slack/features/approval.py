@@ -20,7 +20,6 @@ _REASON: Final = "decline_reason"
 _MAX_REASON: Final = 300
 _OWN: Final = "You can't decide about your own request. Somebody else has to approve it."
 _NOT_AN_APPROVER: Final = "Only an approver can do that."
-_NOT_THE_OWNER: Final = "Only the replica's owner can do that."
 _EXPIRED: Final = "This request has expired: nobody approved it in time."
 
 
@@ -110,9 +109,7 @@ def _refusal(ctx: HandlerContext, user: str, job: Job | None) -> str | None:
         return UNKNOWN_KIND
     if ctx.store.jobs.approvals.may_settle(user, job):
         return None
-    if user == job.user:
-        return _OWN
-    return _NOT_THE_OWNER if job.asks_owner else _NOT_AN_APPROVER
+    return _OWN if user == job.user else _NOT_AN_APPROVER
 
 
 async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:

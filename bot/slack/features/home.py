@@ -110,9 +110,8 @@ async def on_menu(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         case "preview":
             answer_soon(ctx, action, preview(ctx, replica_id))
         case _:
-            refusal = await open_change(ctx, verb, action.user, action.trigger_id, replica_id)
-            if refusal is not None:
-                ctx.respond_ephemeral(action, refusal)
+            if error := await open_change(ctx, verb, action.user, action.trigger_id, replica_id):
+                ctx.respond_ephemeral(action, error)
     await ack()
 
 

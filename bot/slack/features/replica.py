@@ -91,7 +91,6 @@ _WHO_ASKS: Final = "who_may_use"
 _EDIT: Final = "edit_replica"
 _REMOVE: Final = "remove_replica"
 _NOT_YOURS: Final = "Only its owner or an admin can do that."
-_ASKS: Final = "With “Ask the owner first”, they see each script and decide."
 _AT_SERVICE: Final = "It still exists at the video service: delete it there too."
 _USERS: Final = {"everyone": "Everyone here", "ask": "Ask the owner first"}
 _FIELDS: Final = frozenset(
@@ -350,12 +349,17 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -
 def listed_replicas(known: Sequence[KnownReplica], changeable: Collection[str] = ()) -> Message:
     """Return a list of replicas, each with its menu: all of it for those ``changeable``."""
     heading = "Replicas that everyone here can use, last used first:"
-    lines = {}
-    for each in known:
-        at = datetime.fromtimestamp(each.used_at / 1000, UTC)
-        label = unformatted(replica_label(each))
-        default = "this channel's default" if each.default else ""
-        lines[each] = joined([label, default, date(at) if each.used_at else ""], by=" · ")
+    lines = {
+        each: joined(
+            [
+                unformatted(replica_label(each)),
+                "this channel's default" if each.default else "",
+                date(datetime.fromtimestamp(each.used_at / 1000, UTC)) if each.used_at else "",
+            ],
+            by=" · ",
+        )
+        for each in known
+    }
     rows = [
         replica_row(each, line, may_change=each.id in changeable) for each, line in lines.items()
     ]
@@ -471,7 +475,12 @@ async def open_change(
             private_metadata=metadata,
             blocks=[
                 called,
-                field(_WHO_ASKS, "Who may use it", menu, hint=_ASKS),
+                field(
+                    _WHO_ASKS,
+                    "Who may use it",
+                    menu,
+                    hint="The owner sees each script, and decides.",
+                ),
                 *([{**whose, "optional": True}] if is_admin else []),
             ],
         )
@@ -543,7 +552,7 @@ async def stop_training(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     stopped = await ctx.store.jobs.stop_training(action.value, action.user, ctx.clock.now())
     text = "I couldn't stop it: it's being sent just now. Try again in a minute."
     if stopped:
-        text = f"Stopped. If the replica exists already: {_AT_SERVICE}"
+        text = "Stopped. If it exists at the video service, delete it there too."
     ctx.respond_ephemeral(action, text)
     await ack()
 

@@ -194,8 +194,9 @@ class Messenger:
         """Return when the day ends that a notice is about; None of all else."""
         job = outgoing.job
         uses = self._presenters[job.kind].replica_id(job) is not None
-        is_of_day = outgoing.delivery.role is Role.NOTICE and uses and job.ended_at is not None
-        return notice_day(job.ended_at) + timedelta(days=1) if is_of_day and job.ended_at else None
+        if outgoing.delivery.role is not Role.NOTICE or not uses or job.ended_at is None:
+            return None
+        return notice_day(job.ended_at) + timedelta(days=1)
 
     # ── Posting ───────────────────────────────────────────────────────────────────────────────
 
