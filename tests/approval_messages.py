@@ -63,7 +63,9 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
             yield f"{name}, on the card", card(ended, PRESENTER)
             yield f"{name}, in the closing reply", reply(ended, PRESENTER)
     of_owner = replace(directly, user=ANA, owner=BEN, asks_owner=True)
-    notice = approval_request(replace(owed, direct=True), of_owner, PRESENTER, replica="Anna")
+    notice = approval_request(
+        replace(owed, direct=True, addressee=BEN), of_owner, PRESENTER, replica="Anna"
+    )
     yield "What the owner of a replica sees", notice
     made = made_with([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS)
     yield "What an owner is told once a day", made

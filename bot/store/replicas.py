@@ -368,9 +368,11 @@ class Replicas:
         def work(tx: Transaction) -> tuple[bool, Callable[[], None]]:
             if is_admin and owner is not None:
                 # Jobs are locked before the revision is, as in all that binds a replica to a job.
-                asked = json.dumps([owner])
                 for row in tx.all(
-                    _ASK_NEW_OWNER, owner=owner, asked=asked, params=_using(replica_id)
+                    _ASK_NEW_OWNER,
+                    owner=owner,
+                    asked=json.dumps([owner]),
+                    params=_using(replica_id),
                 ):
                     add_approvals(tx, job_from(row), [owner], to_ms(now), to_ms(now))
                     tx.notify(Topic.HOMES, owner)
@@ -384,6 +386,7 @@ class Replicas:
                 owner=owner,
                 revision=next_revision(tx),
             )
+            tx.notify(Topic.HOMES, user)
             if edited:
                 detail = f"{replica_id}: changed; the owner is {edited[0]['owner']}"
                 record(tx, AuditAction.REPLICA, user=user, at=to_ms(now), detail=detail)
@@ -608,6 +611,7 @@ def remove(
     tx: Transaction, replica_id: str, user: str, revision: int, now: int, *, is_admin: bool = False
 ) -> bool:
     """Remove a replica if it is ``user``'s, or they are an admin; return whether it was."""
+    tx.notify(Topic.HOMES, user)
     removed = tx.all(
         _REMOVE, face=replica_id, user=user, is_admin=int(is_admin), now=now, revision=revision
     )

@@ -358,6 +358,7 @@ async def test_the_owner_decides_first_and_the_approvers_then(quiet_world: World
         assert world.created_count() == 1
 
 
+@on_both_engines
 async def test_admins_decide_where_the_owner_cannot_be_reached(quiet_world: World) -> None:
     world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
     async with world.running_bot(ADMIN_USERS=cleo.user.id):
@@ -373,6 +374,7 @@ async def test_admins_decide_where_the_owner_cannot_be_reached(quiet_world: Worl
         assert world.created_count() == 1
 
 
+@on_both_engines
 async def test_a_new_owner_is_asked_about_what_waits(quiet_world: World) -> None:
     world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
     world.slack.add_user("dora")
@@ -430,6 +432,7 @@ async def test_the_owner_is_told_once_a_day_what_was_made(quiet_world: World) ->
         assert not made(world, "ben")
 
 
+@on_both_engines
 async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
@@ -444,6 +447,7 @@ async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None
         assert len(made(world, "ana")) == 1
 
 
+@on_both_engines
 async def test_a_muted_owner_sees_it_in_home_alone(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
@@ -525,3 +529,21 @@ async def test_the_list_has_a_menu_for_each_replica(world: World) -> None:
         assert person.modal is not None
         assert person.modal.values["replica_id"] == REPLICA
         await person.modal.close()
+
+
+async def test_nothing_of_a_replica_is_shown_or_changed_by_a_forged_click(world: World) -> None:
+    world.service.add_replica("r-hidden", "Hidden")
+    await says(world, world.ana, f"add {REPLICA}")
+    answer = await world.ben.command("/replica", "list")
+    assert answer.message is not None
+    [(_, row)] = rows(answer.message.blocks).items()
+    menu = row["accessory"]["options"]
+    menu[1]["value"] = f"remove:{REPLICA}"
+    await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
+    await world.settle()
+    assert world.ben.modal is None
+    assert world.ephemerals(world.ben)[-1] == NOT_YOURS
+    menu[1]["value"] = "preview:r-hidden"
+    await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
+    await world.settle()
+    assert world.ephemerals(world.ben)[-1] == "There's no preview of this replica now."

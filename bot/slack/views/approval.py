@@ -125,7 +125,7 @@ def approval_request(
         return Message(joined([called, outcome, escaped(reason, MAX_TEXT // 2), asked]), blocks)
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
     request = f"*Please approve or decline this {noun}.*"
-    if job.asks_owner:
+    if job.asks_owner and delivery.addressee == job.owner:
         request = f"*May <@{job.user}> make this {noun} with your replica?*"
     head = joined([mentioned, request], by=" ")
     facts = {label: value for label, value in presenter.details(job).items() if value}
