@@ -265,7 +265,8 @@ class HomePublisher:
             replicas=[
                 replica_row(
                     each,
-                    unformatted(replica_label(each)),
+                    unformatted(replica_label(each))
+                    + (f" · <@{each.owner}>" if each.owner is not None else ""),
                     may_change=is_admin or each.owner == home.user,
                 )
                 for each in replicas

@@ -65,6 +65,7 @@ from bot.slack.views.blocks import (
     joined,
     link,
     modal,
+    one_line,
     option,
     preformatted,
     rich,
@@ -578,7 +579,9 @@ async def _find(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: s
     if len(found) > 1:
         heading = f"Several replicas match “{escape(wanted)}”. Use the ID:"
         raise _Unusable(
-            joined([heading, *(f"• {unformatted(replica_label(each))}" for each in found)])
+            joined(
+                [heading, *(f"• {unformatted(one_line(each.name))} · {each.id}" for each in found)]
+            )
         )
     if found:
         return found[0].id

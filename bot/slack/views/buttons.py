@@ -142,8 +142,7 @@ def replica_row(replica: KnownReplica, line: str, *, may_change: bool) -> Json:
     verbs = {"preview": "Preview", "use": "Use in a video", "edit": "Edit", "remove": "Remove"}
     options = [option(text, f"{verb}:{replica.id}") for verb, text in verbs.items()]
     menu = element("overflow", REPLICA_MENU, options=options if may_change else options[:2])
-    owner = f" · <@{replica.owner}>" if replica.owner else ""
-    row = section(line + owner)
+    row = section(line)
     # Slack takes no longer values, and two options at least.
     return {**row, "accessory": menu} if len(replica.id) <= _MAX_MENU_ID else row
 
