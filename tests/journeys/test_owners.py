@@ -414,6 +414,7 @@ async def test_the_owner_is_told_once_a_day_what_was_made(quiet_world: World) ->
     async with world.running_bot():
         await says(world, world.ana, f"add {REPLICA}")
         await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(minutes=5)
         await world.request_video(world.ben, {"script": "Psst."}, channel="secret")
         await world.request_video(world.ana, {"script": "Mine."})
         await world.advance(hours=1)
