@@ -219,6 +219,18 @@ async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> Non
         assert offered(world, REPLICA)
 
 
+async def test_a_video_is_not_created_again_with_a_removed_replica(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ben)
+    await world.advance(hours=1)
+    await (await change(world, world.ana, f"remove {REPLICA}")).submit()
+    await world.ben.click(world.questions(card)[0], "Create again")
+    await world.advance(minutes=10)
+    assert world.ephemerals(world.ben)[-1] == REMOVED
+    assert not world.service.videos
+
+
 async def test_a_channel_has_no_default_any_more(world: World) -> None:
     await says(world, world.ana, f"default {REPLICA}")
     form = await world.open_form(world.ana)
