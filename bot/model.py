@@ -3,10 +3,11 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+_FIRST_DAY: Final = datetime(1970, 1, 1, 8, tzinfo=UTC)
 _WORDS_A_MINUTE: Final = 150
 
 # Failed calls in a row after which a card says that the service is out of reach.
@@ -83,6 +84,8 @@ class Failure(StrEnum):
     """Nobody approved it in time."""
     WITHDRAWN = "withdrawn"
     """A person cancelled it while it waited for approval."""
+    STOPPED_BY_OWNER = "stopped_by_owner"
+    """The person in the footage of a training stopped it."""
 
 
 class Verdict(StrEnum):
@@ -146,6 +149,8 @@ class Request:
     """The id of the failed job that it retries."""
     fingerprint: str | None = None
     """Two requests with the same one ask for the same; None if its kind compares none."""
+    owner: str | None = None
+    """Of a training, the person in the footage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +206,16 @@ class ApprovalPolicy:
     def may_decide(self, user: str, requester: str) -> bool:
         """Return whether ``user`` may approve or decline: nobody may decide about their own."""
         return user != requester and user in self.everybody
+
+    def may_settle(self, user: str, job: "Job") -> bool:
+        """Return whether ``user`` may decide what a job waits for: its owner's approval, or ours.
+
+        Admins were asked for the owner's where the owner could not be reached.
+        """
+        if not job.asks_owner:
+            return self.may_decide(user, job.user)
+        asked = job.approval.asked if job.approval is not None else ()
+        return user == job.owner or user in self.admins.intersection(asked) - {job.user}
 
     def people(self, requester: str) -> tuple[str, ...]:
         """Return who is asked about a request: the approvers, or else the admins."""
@@ -296,6 +311,10 @@ class Job:
     """Its script and links were erased after the retention time."""
     approval: Approval | None = None
     """Of one that needs, or needed, approval."""
+    owner: str | None = None
+    """The owner of the replica that it uses or trains, if that is not who asked."""
+    asks_owner: bool = False
+    """The approval that it waits for is the owner's."""
     copied: bool = False
     """It was in a backup that was restored: its messages may have been posted since."""
     visible_before: tuple[object, ...] | None = field(default=None, compare=False)
@@ -340,6 +359,7 @@ class Job:
             self.held_by,
             self.held_until,
             self.approval,
+            self.asks_owner,
             shown,
         )
 
@@ -363,6 +383,9 @@ class Role(StrEnum):
     APPROVAL = "approval"
     """Asks for approval: posted once in the approvers' channel, or to each of them; edited when it
     is settled."""
+    NOTICE = "notice"
+    """Tells the person in the footage of a training, or an owner what was made in a day: posted
+    once, as a direct message."""
 
     @property
     def is_file(self) -> bool:
@@ -479,6 +502,11 @@ class Delivery:
 def token_hash(token: str) -> str:
     """Return the SHA-256 of a callback's token in hex: all of it that is stored."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def notice_day(moment: datetime) -> datetime:
+    """Return when the day began of which owners are told together: at 08:00 UTC."""
+    return moment - (moment - _FIRST_DAY) % timedelta(days=1)
 
 
 def spoken_time(script: str) -> timedelta:

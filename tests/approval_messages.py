@@ -8,10 +8,10 @@ from typing import Final
 from bot.model import Approval, Failure, Role, Settlement, State
 from bot.slack.views import card as bot_cards
 from bot.slack.views import reply as bot_replies
-from bot.slack.views.approval import approval_request
+from bot.slack.views.approval import approval_request, made_with, training_notice
 from bot.slack.views.blocks import Message
 from tests.slack import test_card_texts as cards
-from tests.slack.test_cards import ANA, BEN, NAMES, NINE, PRESENTER
+from tests.slack.test_cards import ANA, BEN, NAMES, NINE, PRESENTER, PRESENTERS
 from tests.slack.test_question_message import OWED
 
 card: Final = partial(bot_cards.card, names=NAMES)
@@ -62,4 +62,12 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
             ended = replace(ended, state=State.FAILED, failure=failure)
             yield f"{name}, on the card", card(ended, PRESENTER)
             yield f"{name}, in the closing reply", reply(ended, PRESENTER)
+    of_owner = replace(directly, user=ANA, owner=BEN, asks_owner=True)
+    notice = approval_request(
+        replace(owed, direct=True, addressee=BEN), of_owner, PRESENTER, replica="Anna"
+    )
+    yield "What the owner of a replica sees", notice
+    made = made_with([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS)
+    yield "What an owner is told once a day", made
+    yield "What the person in the footage is told", training_notice(cards.WELL, "Ben, office")
     yield "Approved, on the card", card(replace(cards.WELL, approval=decided), PRESENTER)

@@ -24,7 +24,9 @@ from bot.slack.features.video import FIND_HELP, offer, script_button
 from bot.slack.outbox.messages import redirected
 from bot.slack.views import card as bot_cards
 from bot.slack.views import reply as bot_replies
+from bot.slack.views.approval import made_with
 from bot.slack.views.blocks import Json, Message
+from bot.slack.views.buttons import replica_row
 from bot.slack.views.home import HomeContent, home_view, spending_modal
 from bot.slack.views.limits import limit_sentence, resets_in_form
 from bot.slack.views.question import question, question_list
@@ -117,6 +119,8 @@ def view_lines(view: Json) -> list[str]:
                 lines.append(f"**{block['text']['text']}**")
             case "section":
                 lines.append(plain(block["text"]["text"]))
+                offered = block.get("accessory", {}).get("options", ())
+                lines += [" · ".join(each["text"]["text"] for each in offered)] if offered else []
             case "context":
                 lines += [plain(each["text"]) for each in block["elements"]]
             case _:
@@ -295,8 +299,17 @@ def view_entries() -> Iterator[Entry]:
         return f"/{kind}"
 
     jobs = [ASKED, cards.rendering(), cards.CARDS["erased"]]
-    replicas = ["Anna · r-anna"]
-    full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=ADMIN)
+    replicas = [replica_row(KnownReplica("r-anna", "Anna"), "Anna", may_change=True)]
+    made = made_with([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS).blocks
+    full = HomeContent(
+        jobs,
+        page=1,
+        more=True,
+        replicas=replicas,
+        questions=[ASKED],
+        admin=ADMIN,
+        made=made,
+    )
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
     spending = spending_modal(ADMIN.spending, NINE)
     yield "Spending, for an admin", view_lines(spending)

@@ -1,10 +1,12 @@
 """Who may ask for something, and where it may be posted."""
 
+from collections.abc import Iterable
 from datetime import datetime, tzinfo
 from enum import Enum
 from typing import Final, TypeGuard
 
 from bot.clock import Clock, deadline
+from bot.model import Job
 from bot.slack.directory import (
     HIDDEN,
     NO_SCOPE,
@@ -173,6 +175,15 @@ class Access:
         person = await self.directory.people.fresh(user, deadline, max_age)
         return self._is_member_here(person) and (person.is_admin or person.is_owner)
 
+    async def owner_refusal(self, user: str, deadline: float) -> str | None:
+        """Return why a person cannot own a replica; None too for one of whom nothing is known."""
+        person = await self.directory.people.get(user, deadline)
+        if person is None or not (
+            person.is_bot or person.is_deleted or self._standing(person) is _Standing.STRANGER
+        ):
+            return None
+        return "Pick a person who is in this workspace."
+
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
         person = self.directory.people.known(user)
@@ -310,6 +321,10 @@ class Access:
         is_new = asked_at is not None and self._clock.now() - asked_at <= max_age
         oldest = 2 * max_age if is_new else max_age
         return await self.directory.channels.fresh(channel, deadline, oldest)
+
+    async def public(self, jobs: Iterable[Job], deadline: float) -> set[str]:
+        """Return the ids of those jobs that are posted where everybody here can read them."""
+        return {job.id for job in jobs if await self.is_public(job.channel, deadline)}
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the token is known to have a scope."""

@@ -198,7 +198,7 @@ class HandlerContext:
     def may_approve(self, user: str, job: Job) -> bool:
         """Return whether a user is asked to approve a job, and so may see all of it."""
         waits = job.state is State.WAITING_FOR_APPROVAL
-        return waits and self.store.jobs.approvals.may_decide(user, job.user)
+        return waits and self.store.jobs.approvals.may_settle(user, job)
 
     def service_deadline(self) -> float:
         """Return until when an answer may wait for the service, by the event loop's clock."""

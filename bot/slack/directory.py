@@ -129,6 +129,7 @@ class Person(Answer):
         default=False, validation_alias=AliasPath("user", "is_ultra_restricted")
     )
     is_stranger: bool = Field(default=False, validation_alias=AliasPath("user", "is_stranger"))
+    is_deleted: bool = Field(default=False, validation_alias=AliasPath("user", "deleted"))
     is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
     is_admin: bool = Field(default=False, validation_alias=AliasPath("user", "is_admin"))
     is_owner: bool = Field(default=False, validation_alias=AliasPath("user", "is_owner"))

@@ -334,7 +334,13 @@ class BlockAction(_OfMessage, _OfPerson):
     """A button that was clicked, or an element of a modal that was changed."""
 
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
-    value: Text = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
+    value: Text = Field(
+        default="",
+        validation_alias=AliasChoices(
+            AliasPath("actions", 0, "value"),
+            AliasPath("actions", 0, "selected_option", "value"),  # of a menu
+        ),
+    )
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     trigger_id: Id
     response_url: Text | None = None
@@ -410,7 +416,7 @@ class OptionsRequest(_OfPerson):
 
 def _value(element: dict[str, Any]) -> str:
     """Return what was entered or chosen in an element: it has one of these."""
-    texts = [element.get(name) for name in ("value", "selected_conversation")]
+    texts = [element.get(name) for name in ("value", "selected_conversation", "selected_user")]
     texts += _list(element.get("selected_users")) + _list(element.get("selected_conversations"))
     chosen = [element.get("selected_option"), *_list(element.get("selected_options"))]
     chosen += _list(element.get("files"))

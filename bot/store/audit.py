@@ -56,6 +56,8 @@ class AuditAction(StrEnum):
     """Nobody approved or declined a job in time."""
     LIMIT_CHANGED = "limit_changed"
     """An admin changed a limit: ``detail`` is which, its value before and the new one."""
+    REPLICA = "replica_changed"
+    """An owner or an admin added, changed or removed a replica: ``detail`` is its id, and what."""
 
 
 def record(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
+from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State, notice_day
 from bot.store.database import (
     Database,
     Query,
@@ -356,6 +356,27 @@ _MOVE_APPROVAL: Final = Query(
                   WHERE job_id = :job_id AND role = 'approval'),
         version = version + 1, due_at = coalesce(due_at, :now)
     WHERE id = :id
+    """
+)
+# One for each person and day.
+_ADD_NOTICE_OF_DAY: Final = Query(
+    """
+    INSERT INTO deliveries
+        (job_id, role, day, state, channel, direct, addressee, due_at)
+    SELECT :job_id, 'notice', :day, 'pending', :owner, 1, :owner, :now
+    WHERE EXISTS (SELECT 1 FROM replicas WHERE owner = :owner AND muted = 0)
+    ON CONFLICT DO NOTHING
+    """
+)
+_WITHDRAW_NOTICES: Final = Query(
+    """
+    UPDATE deliveries SET state = 'withdrawn', claim = claim + 1, claimed = 0, due_at = NULL
+    WHERE id IN (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.day IS NOT NULL
+            AND deliveries.addressee = :user AND deliveries.state = 'pending'
+        FOR UPDATE OF jobs, deliveries
+    )
     """
 )
 # By this a click is known that was made before the message was edited.
@@ -853,6 +874,37 @@ def add_reply(tx: Transaction, job: Job, now: int) -> None:
     at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
     for reply in tx.all(_ADD_REPLY, job_id=job.id, **at):
         tell(tx, Topic.DELIVERIES, reply["due_at"], now)
+
+
+def add_notice(tx: Transaction, job: Job, now: int) -> None:
+    """Owe the person in the footage of a new training the message that says so."""
+    tx.all(
+        _ADD_APPROVAL,
+        job_id=job.id,
+        role=Role.NOTICE.value,
+        first=0,
+        channel=job.owner,
+        direct=1,
+        addressee=job.owner,
+        now=now,
+    )
+    tx.notify(Topic.DELIVERIES)
+
+
+def add_notice_of_day(tx: Transaction, job: Job, now: int) -> None:
+    """Owe the owner of a replica a message about this day, in which ``job`` was made with it.
+
+    It waits until the day is over, so that it has all of the day.
+    """
+    day = to_ms(notice_day(from_ms(now)))
+    tx.all(_ADD_NOTICE_OF_DAY, job_id=job.id, owner=job.owner, day=day, now=now)
+    tx.notify(Topic.DELIVERIES)
+    tx.notify(Topic.HOMES, job.owner or "")
+
+
+def withdraw_notices(tx: Transaction, user: str) -> None:
+    """Post no message about a day that a person has not been sent yet."""
+    tx.all(_WITHDRAW_NOTICES, user=user)
 
 
 def lock_questions(tx: Transaction) -> None:

@@ -80,6 +80,8 @@ def job_from(row: Row) -> Job:
             retry_of=optional_text(row["retry_of"]),
             erased=bool(row["erased"]),
             approval=_approval_from(row),
+            owner=optional_text(row["owner"]),
+            asks_owner=bool(row["asks_owner"]),
             copied=bool(row["copied"]),
         )
 

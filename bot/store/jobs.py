@@ -23,6 +23,7 @@ from bot.model import (
     Settlement,
     Snapshot,
     State,
+    notice_day,
 )
 from bot.store.attempts import (
     AddedCandidate,
@@ -57,6 +58,7 @@ from bot.store.database import (
 from bot.store.deliveries import (
     add_approvals,
     add_card,
+    add_notice,
     add_question,
     edit_card,
     edit_messages,
@@ -82,6 +84,7 @@ from bot.store.history import (
     script_band,
 )
 from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapshot_text
+from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
 from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
 from bot.store.usage import (
     USED_COLUMNS,
@@ -261,6 +264,7 @@ _FORM: Final = Query(
         ) AS found) AS open_jobs,
         (SELECT max(turn_at) FROM jobs
             WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user) AS last_turn,
+        {FACE_COLUMNS},
         {USED_COLUMNS}
     """  # noqa: S608 - our own text
 )
@@ -269,10 +273,11 @@ _ADD: Final = Query(
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
                       created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
                       retry_of, fingerprint, wait_ms, approval_asked, approval_until,
-                      counted_on)
+                      counted_on, owner, asks_owner)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
             :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
-            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on)
+            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on,
+            :owner, :asks_owner)
     """
 )
 _LAST_TURN: Final = Query(
@@ -291,7 +296,8 @@ _CREATE_AGAIN: Final = Query(
 _WAIT_AGAIN: Final = Query(
     """
     UPDATE jobs SET state = 'waiting_for_approval', due_at = :due_at, wait_ms = :wait_ms,
-        approval_asked = :asked, approval_until = :until, decided_by = NULL, decided_at = NULL
+        approval_asked = :asked, approval_until = :until, decided_by = NULL, decided_at = NULL,
+        owner = :owner, asks_owner = :asks_owner
     WHERE id = :id
     """
 )
@@ -322,8 +328,23 @@ _STILL_ASKED: Final = Query(
 _WAITING: Final = Query(
     """
     SELECT * FROM jobs
-    WHERE ended_at IS NULL AND state = 'waiting_for_approval' AND user_id <> :user
+    WHERE ended_at IS NULL AND state = 'waiting_for_approval' AND CASE asks_owner
+        WHEN 0 THEN user_id <> :user AND :approves = 1
+        ELSE owner = :user OR approval_asked LIKE :asked END
     ORDER BY created_at LIMIT :limit
+    """
+)
+# What others had made with a person's replicas, or trained of them.
+_OF_OWNER: Final = Query(
+    """
+    SELECT * FROM jobs WHERE owner = :owner ORDER BY created_at DESC LIMIT :limit
+    """
+)
+_OF_DAY: Final = Query(
+    """
+    SELECT * FROM jobs
+    WHERE owner = :owner AND state = 'succeeded' AND ended_at >= :since AND ended_at < :until
+    ORDER BY ended_at LIMIT 20
     """
 )
 _ACTIONS: Final = {
@@ -664,9 +685,8 @@ class Jobs(DueRows):
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
 
         needs_approval = self.approvals.is_needed(request.params.get("script"))
-        asked = self.approvals.asked(request.user) if needs_approval else ()
+        approvers = self.approvals.asked(request.user) if needs_approval else ()
         until = now + self._timings.approve_within
-        due_at = min(until, now + self._timings.max_wait) if needs_approval else now
 
         known = self._limits.known
         script = request.params.get("script")
@@ -674,6 +694,7 @@ class Jobs(DueRows):
         values: dict[str, Value] = {
             "key": request.key,
             "retry_of": request.retry_of,
+            "face": request.params.get("replica_id", ""),
             "fingerprint": request.fingerprint if viewer is not None else None,
             "since": to_ms(now - self._timings.same_within),
             "seen_in": viewer.channel if viewer is not None else None,
@@ -687,8 +708,13 @@ class Jobs(DueRows):
             form, limits = self._ask_for_form(tx, known, values)
             if found := _found_or_outside(tx, form, request, limits.limits, groups):
                 return _Answer(found, limits)
-            if needs_approval and not asked:
+            if needs_approval and not approvers:
                 return _Answer(NobodyToApprove(), limits)
+            owner = request.owner or form["face_owner"]
+            owner = owner if owner != request.user else None
+            asks_owner = owner is not None and form["face_asks"] == 1
+            asked = (owner,) if asks_owner and owner is not None else approvers
+            due_at = min(until, now + self._timings.max_wait) if asked else now
             # Nothing is refused after this.
             open_jobs = form["open_jobs"]
             if reached := reached_limit(limits.limits, form, now, open_jobs=open_jobs):
@@ -710,6 +736,8 @@ class Jobs(DueRows):
                 slow_after=usual.durations.slow if usual.durations else None,
                 retry_of=retried["id"] if retried is not None else None,
                 approval=Approval(asked, until) if asked else None,
+                owner=owner,
+                asks_owner=asks_owner,
             )
             tx.all(
                 _ADD,
@@ -733,9 +761,13 @@ class Jobs(DueRows):
                 approval_asked=json.dumps(asked) if asked else None,
                 approval_until=to_ms(until) if asked else None,
                 counted_on=day_of(now),
+                owner=owner,
+                asks_owner=int(asks_owner),
             )
             if asked:
                 self._ask(tx, job, asked, now)
+            if owner is not None and job.kind in self._trainings:
+                add_notice(tx, job, to_ms(now))
             add_card(tx, job, self._timings.card_delay)
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))
@@ -785,8 +817,6 @@ class Jobs(DueRows):
             LimitReached: too many create calls were made in a day or month. Likewise.
             NobodyToApprove: it needs approval, and nobody else may give it. Likewise.
         """
-        until = now + self._timings.approve_within
-        due_at = min(until, now + self._timings.max_wait)
 
         def work(tx: Transaction) -> bool | _NotStored:
             lock_limits(tx)
@@ -797,12 +827,18 @@ class Jobs(DueRows):
             if not limits.allows_person(row["kind"], user, groups):
                 return NotAllowed(Bound.PERSON, limits)
             job = job_from(row)
-            waits = self.approvals.is_needed(
-                job.params.get("script")
-            ) and not self.approvals.may_decide(user, job.user)
+            [used] = tx.all(FACE, face=job.params.get("replica_id", ""))
+            if used["face_removed"] is not None:
+                return NotAllowed(Bound.REPLICA, limits)
+            waits = self._needs_approvers(job, user)
             asked = self.approvals.asked(job.user) if waits else ()
             if waits and not asked:
                 return NobodyToApprove()
+            owner = used["face_owner"] or job.owner
+            owner = owner if owner != job.user else None
+            asks_owner = used["face_asks"] == 1 and owner not in {None, user}
+            if asks_owner and owner is not None:
+                asked = (owner,)
             if reached := reached_limit(limits, fetch_used(tx, row["user_id"], now), now):
                 return reached
             count(tx, job, self._trainings, day_of(now), to_ms(now))
@@ -810,15 +846,7 @@ class Jobs(DueRows):
             edit_card(tx, job_id, row["user_id"], to_ms(now))
             settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
             if asked:
-                tx.all(
-                    _WAIT_AGAIN,
-                    id=job_id,
-                    due_at=to_ms(due_at),
-                    wait_ms=wait_ms(to_ms(now), due_at),
-                    asked=json.dumps(asked),
-                    until=to_ms(until),
-                )
-                self._ask(tx, job, asked, now)
+                self._wait(tx, replace(job, owner=owner), asked, now, asks_owner=asks_owner)
             record(tx, AuditAction.CREATED_AGAIN, user=user, at=to_ms(now), job_id=job_id)
             tx.notify(Topic.JOBS)
             return True
@@ -835,10 +863,11 @@ class Jobs(DueRows):
     async def approve(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
         """Queue a job that waits for approval, as ``user`` chose.
 
-        ``attempts`` create calls were begun for it when they chose.
+        One that waited for its owner's waits for the approvers' then, if it needs theirs and the
+        owner cannot give it. ``attempts`` create calls were begun for it when they chose.
 
         Returns:
-            Whether it was queued: False if it no longer waits, or for the approval of another
+            Whether that was done: False if it no longer waits, or for the approval of another
             attempt; if its time is over, or if this person may not decide about it.
         """
 
@@ -849,8 +878,11 @@ class Jobs(DueRows):
             at = to_ms(now)
             [last] = tx.all(_LAST_TURN, user=job.user)
             turn_at = next_turn(last["turn_at"], now)
-            tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
             self._settle(tx, job, Settlement.APPROVED, user, now=at)
+            if job.asks_owner and self._needs_approvers(job, user):
+                self._wait(tx, job, self.approvals.asked(job.user), now, asks_owner=False)
+            else:
+                tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
             edit_card(tx, job_id, job.user, at)
             tx.notify(Topic.JOBS)
             return True
@@ -898,6 +930,9 @@ class Jobs(DueRows):
             if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
                 return
             asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
+            if row["asks_owner"] and delivery.addressee == row["owner"] and not asked:
+                asked = sorted(self.approvals.admins - {row["user_id"]})
+                self._ask(tx, job_from(row), asked, now)
             tx.all(_ASKED, id=delivery.job_id, asked=json.dumps(asked))
             edit_card(tx, delivery.job_id, row["user_id"], to_ms(now))
 
@@ -905,18 +940,84 @@ class Jobs(DueRows):
 
     async def list_to_approve(self, user: str, limit: int) -> list[Job]:
         """Return the jobs that wait for approval and that ``user`` may decide about, if any."""
-        if not self.approvals.may_decide(user, ""):
-            return []
-        return await self._list(_WAITING, user=user, limit=limit)
+        approves = int(user in self.approvals.everybody)
+        asked = f'%"{user}"%'
+        return await self._list(_WAITING, user=user, approves=approves, asked=asked, limit=limit)
+
+    async def list_of_owner(self, owner: str, limit: int) -> list[Job]:
+        """Return what others asked for with the replicas of a person, newest first."""
+        return await self._list(_OF_OWNER, owner=owner, limit=limit)
+
+    async def list_of_day(self, job: Job) -> list[Job]:
+        """Return what was made on the day of a job, for others, with the replicas of its owner."""
+        day = notice_day(job.ended_at or job.created_at)
+        until = to_ms(day + timedelta(days=1))
+        return await self._list(_OF_DAY, owner=job.owner, since=to_ms(day), until=until)
+
+    async def stop_training(self, job_id: str, user: str, now: datetime) -> bool:
+        """End a training of ``user``, who did not ask for it, and remove what it has made.
+
+        Returns:
+            Whether that was done: False while its create call is under way, or if the person in the
+            footage is somebody else.
+        """
+
+        def work(tx: Transaction) -> bool:
+            lock_limits(tx)
+            row = lock_asked(tx, job_id)
+            if row is None or row["owner"] != user or row["kind"] not in self._trainings:
+                return False
+            if row["state"] == State.CREATING:
+                return False
+            job, at = job_from(row), to_ms(now)
+            if job.remote_id is not None:
+                remove(tx, job.remote_id, user, next_revision(tx), at)
+            if not job.state.ended:
+                tx.all(_DECIDE, id=job_id, user=user, now=at)
+                self._settle(tx, job, Settlement.CANCELLED, user, now=at)
+                end(tx, _failed(job, Failure.STOPPED_BY_OWNER), self._trainings, at)
+            return True
+
+        return await self._database.run(work, serial=True)
+
+    def _needs_approvers(self, job: Job, user: str) -> bool:
+        """Return whether a job needs an approval of the workspace's that ``user`` cannot give."""
+        needed = self.approvals.is_needed(job.params.get("script"))
+        return needed and not self.approvals.may_decide(user, job.user)
+
+    def _bind(self, tx: Transaction, job: Job, attempt_id: int, remote_id: str, now: int) -> None:
+        """Bind what an attempt made; a replica belongs to the person in the footage."""
+        bind(tx, attempt_id, remote_id)
+        if job.kind in self._trainings:
+            name = job.params.get("replica_name", "")
+            own(tx, remote_id, job.owner or job.user, name, now)
+
+    def _wait(
+        self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime, *, asks_owner: bool
+    ) -> None:
+        """Have a job wait for an approval once more, and owe the messages that ask for it."""
+        until = now + self._timings.approve_within
+        due_at = min(until, now + self._timings.max_wait)
+        tx.all(
+            _WAIT_AGAIN,
+            id=job.id,
+            due_at=to_ms(due_at),
+            wait_ms=wait_ms(to_ms(now), due_at),
+            asked=json.dumps(asked),
+            until=to_ms(until),
+            owner=job.owner,
+            asks_owner=int(asks_owner),
+        )
+        self._ask(tx, job, asked, now)
 
     def _ask(self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime) -> None:
         """Owe the messages that ask for approval; Home tabs list it."""
         since = to_ms(now - self._timings.ask_anew_after)
         add_approvals(tx, job, asked, to_ms(now), since)
-        self._notify_approvers(tx)
+        self._notify_approvers(tx, job)
 
-    def _notify_approvers(self, tx: Transaction) -> None:
-        for each in self.approvals.everybody:
+    def _notify_approvers(self, tx: Transaction, job: Job) -> None:
+        for each in self.approvals.everybody | {job.owner or job.user}:
             tx.notify(Topic.HOMES, each)
 
     def _to_decide(self, row: Row | None, attempts: int, user: str, now: datetime) -> Job | None:
@@ -924,9 +1025,9 @@ class Jobs(DueRows):
         waits = (State.WAITING_FOR_APPROVAL, attempts)
         if row is None or (row["state"], row["attempts"]) != waits:
             return None
-        if not self.approvals.may_decide(user, row["user_id"]):
-            return None
         job = job_from(row)
+        if not self.approvals.may_settle(user, job):
+            return None
         return job if job.approval is not None and now < job.approval.until else None
 
     def _settle(
@@ -942,7 +1043,7 @@ class Jobs(DueRows):
         """Record how it went, and owe the edits of approvals; Home tabs that list it change."""
         record(tx, _ACTIONS[settlement], user=user, at=now, job_id=job.id, detail=reason)
         settle_question(tx, job.id, settlement, user, now)
-        self._notify_approvers(tx)
+        self._notify_approvers(tx, job)
         tx.notify(Topic.HOMES, job.user)
 
     # ── Erasing and deleting ──────────────────────────────────────────────────────────────────
@@ -1056,7 +1157,7 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_only(tx, job.id)
             if save_created(tx, job, attempt_id, due_at, to_ms(now)):
-                bind(tx, attempt_id, remote_id)
+                self._bind(tx, job, attempt_id, remote_id, to_ms(now))
                 return True
             if not is_free(tx, job.kind, remote_id, attempt_id):
                 return False
@@ -1141,8 +1242,8 @@ class Jobs(DueRows):
             if not allowed or not save(tx, job, due_at, to_ms(now)):
                 return False
             self._count_adopted(tx, before, attempt, to_ms(now))
-            bind(tx, attempt.id, remote_id)
-            self._notify_approvers(tx)
+            self._bind(tx, job, attempt.id, remote_id, to_ms(now))
+            self._notify_approvers(tx, job)
             if attempt.user_supplied:
                 by, at = attempt.named_by, to_ms(now)
                 settle_question(tx, job.id, Settlement.FOUND, by, at)
@@ -1359,6 +1460,8 @@ def _found_or_outside(
         return Submitted(job_from(row), new=False)
     if outside := not_allowed(limits, request, groups):
         return outside
+    if form["face_removed"] is not None:
+        return NotAllowed(Bound.REPLICA, limits)
     if form["same"] is not None:
         jobs, _ = read_each(job_from, tx.all(_BY_ID, id=form["same"]))
         if jobs:  # a damaged one is not offered

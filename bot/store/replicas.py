@@ -1,14 +1,17 @@
 """The tables of replicas: those that this workspace knows, and which is a channel's default."""
 
+import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeVar
 
 from bot.links import only_hosts
 from bot.model import Snapshot, Verdict
+from bot.store.audit import AuditAction, record
 from bot.store.database import (
     Database,
     Query,
@@ -19,8 +22,11 @@ from bot.store.database import (
     optional_moment,
     to_ms,
 )
-from bot.store.due import UnreadableRows, number, read_each, reading, text
+from bot.store.deliveries import add_approvals, withdraw_notices
+from bot.store.due import UnreadableRows, number, optional_text, read_each, reading, text
+from bot.store.job_rows import job_from
 
+_T = TypeVar("_T")
 _NEVER: Final = -1
 """Before the first revision."""
 
@@ -56,12 +62,81 @@ _USE: Final = Query(
     """
 )
 _FORGET_DEFAULTS: Final = Query("DELETE FROM channel_defaults WHERE replica_id = :id")
-_FORGET: Final = Query("DELETE FROM replicas WHERE id = :id")
+# What has an owner, or was removed, stays so: whoever adds it again finds that.
+_FORGET: Final = Query(
+    "DELETE FROM replicas WHERE id = :id AND owner IS NULL AND removed_at IS NULL"
+)
+_MARK_DELETED: Final = Query(
+    """
+    UPDATE replicas SET status = 'deleted', verdict = 'failed', reason = '', read_at = NULL,
+        listed_at = NULL, revision = :revision
+    WHERE id = :id
+    """
+)
 _SET_DEFAULT: Final = Query(
     """
     INSERT INTO channel_defaults (channel, replica_id)
-    SELECT :channel, id FROM replicas WHERE id = :id
+    SELECT :channel, id FROM replicas WHERE id = :id AND removed_at IS NULL
     ON CONFLICT (channel) DO UPDATE SET replica_id = excluded.replica_id
+    """
+)
+_CLEAR_DEFAULT: Final = Query("DELETE FROM channel_defaults WHERE channel = :channel")
+# The rows of a replica that have an owner or are removed: its id may be written in another case.
+_IS_KEPT: Final = """
+    lower(id) = lower(:face) AND (owner IS NOT NULL OR removed_at IS NOT NULL)"""
+FACE_COLUMNS: Final = f"""
+    (SELECT max(owner) FROM replicas WHERE {_IS_KEPT}) AS face_owner,
+    (SELECT max(asks_owner) FROM replicas WHERE {_IS_KEPT}) AS face_asks,
+    (SELECT max(removed_at) FROM replicas WHERE {_IS_KEPT}) AS face_removed
+"""  # noqa: S608 - our own text
+"""Of the replica ``:face``: its owner, whether they are to be asked, when it was removed."""
+FACE: Final = Query(f"SELECT {FACE_COLUMNS}")
+_KEPT: Final = Query(f"SELECT owner, removed_at FROM replicas WHERE {_IS_KEPT}")  # noqa: S608
+_ADD: Final = Query(
+    """
+    UPDATE replicas SET removed_at = NULL, owner = coalesce(owner, :user), revision = :revision
+    WHERE lower(id) = lower(:face)
+    """
+)
+# Only of what is trained just now, under an id that is new: the form named its owner.
+_OWN: Final = Query(
+    """
+    INSERT INTO replicas (id, name, search_name, verdict, used_at, owner, revision)
+    VALUES (:id, :name, :search_name, 'going', :now, :owner, :revision)
+    ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, revision = excluded.revision
+    """
+)
+_MAY_CHANGE: Final = "(owner = :user OR :is_admin = 1) AND removed_at IS NULL"
+_REMOVE: Final = Query(
+    f"""
+    UPDATE replicas SET removed_at = :now, revision = :revision
+    WHERE lower(id) = lower(:face) AND {_MAY_CHANGE} RETURNING id
+    """  # noqa: S608 - likewise
+)
+_EDIT: Final = Query(
+    f"""
+    UPDATE replicas SET own_name = :name, asks_owner = :asks, revision = :revision,
+        muted = CASE WHEN :is_admin = 1 AND owner <> :owner THEN 0 ELSE muted END,
+        owner = CASE WHEN :is_admin = 1 THEN CAST(:owner AS TEXT) ELSE owner END
+    WHERE lower(id) = lower(:face) AND {_MAY_CHANGE} RETURNING owner
+    """  # noqa: S608 - likewise
+)
+# What waits for an owner's approval waits for that of the new one.
+_ASK_NEW_OWNER: Final = Query(
+    """
+    UPDATE jobs SET owner = :owner, approval_asked = :asked
+    WHERE ended_at IS NULL AND state = 'waiting_for_approval' AND asks_owner = 1
+        AND owner <> :owner AND lower(params) LIKE :params
+    RETURNING *
+    """
+)
+_MUTE: Final = Query("UPDATE replicas SET muted = :muted, revision = :revision WHERE owner = :user")
+_USES: Final = Query(
+    """
+    SELECT (SELECT count(*) FROM channel_defaults WHERE replica_id = :id) AS defaults,
+        (SELECT count(*) FROM (
+            SELECT 1 FROM jobs WHERE ended_at IS NULL AND lower(params) LIKE :params LIMIT 1000
+        ) AS found) AS open_jobs
     """
 )
 # One that is gone from the list may be back in the next: it is offered for as long.
@@ -73,6 +148,7 @@ _USED_AGAIN_MS: Final = 60_000
 _FIRST_USED_AGAIN_MS: Final = 60 * 60_000
 # What a person's form has just read is newer than a list.
 _READ_MS: Final = 10 * 60_000
+_MAX_SEEN: Final = 30
 
 # Where the clock was set back, it is due as well.
 _CLAIM_LIST: Final = Query(
@@ -124,11 +200,23 @@ class KnownReplica:
     listed by the service."""
     default: bool = False
     """Whether it is the default of the channel that was asked about."""
+    owner: str | None = None
+    """The person whose face it is; None if nobody owns it yet."""
+    asks_owner: bool = False
+    """Whether what others ask for with it needs its owner's approval."""
+    muted: bool = False
+    """Whether its owner is not told in messages what is made with it."""
+    removed: bool = False
+    """Whether its owner or an admin removed it here."""
+    service_name: str = ""
+    """Its name at the service, where it is called otherwise here."""
+    has_namesake: bool = False
+    """Whether another one looks the same by its name."""
 
     @property
     def deleted(self) -> bool:
-        """Whether it was deleted at the service: it can no longer be chosen."""
-        return self.status.lower() == "deleted"
+        """Whether it was removed, or deleted at the service: it can no longer be chosen."""
+        return self.removed or self.status.lower() == "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +299,131 @@ class Replicas:
 
     async def forget(self, replica_id: str) -> None:
         """Stop offering a replica: the service no longer knows it."""
+        await self._change(lambda tx, revision: _forget(tx, replica_id, revision))
 
-        def work(tx: Transaction, _revision: int) -> None:
-            tx.all(_FORGET_DEFAULTS, id=replica_id)
-            tx.all(_FORGET, id=replica_id)
+    async def add(self, snapshot: Snapshot, user: str, now: datetime, *, is_admin: bool) -> bool:
+        """Offer a replica, as ``user`` asks, who owns it from now on if nobody does.
 
-        await self._change(work)
+        Returns:
+            Whether it is offered: False if it was removed, and is not theirs to add again.
+        """
+
+        def work(tx: Transaction, revision: int) -> bool:
+            kept = tx.all(_KEPT, face=snapshot.remote_id)
+            is_theirs = is_admin or all(row["owner"] == user for row in kept)
+            if not is_theirs and any(row["removed_at"] is not None for row in kept):
+                return False
+            tx.all(_LEARN, revision=revision, now=to_ms(now), **_columns(snapshot))
+            if is_theirs:
+                tx.all(_ADD, face=snapshot.remote_id, user=user, revision=revision)
+                record(
+                    tx,
+                    AuditAction.REPLICA,
+                    user=user,
+                    at=to_ms(now),
+                    detail=f"{snapshot.remote_id}: added",
+                )
+            return True
+
+        return await self._change(work)
+
+    async def remove(self, replica_id: str, user: str, now: datetime, *, is_admin: bool) -> bool:
+        """Stop offering a replica for good, as ``user`` asks: its owner, or an admin.
+
+        Returns:
+            Whether it was removed: False if it is not theirs, or was removed before.
+        """
+
+        def work(tx: Transaction, revision: int) -> bool:
+            return remove(tx, replica_id, user, revision, to_ms(now), is_admin=is_admin)
+
+        return await self._change(work)
+
+    async def edit(
+        self,
+        replica_id: str,
+        user: str,
+        now: datetime,
+        *,
+        is_admin: bool,
+        name: str | None,
+        asks_owner: bool,
+        owner: str | None,
+    ) -> bool:
+        """Change a replica as ``user`` asks: its owner, or an admin.
+
+        Args:
+            replica_id: its id.
+            user: who asks.
+            now: the time.
+            is_admin: whether they are an admin, who may also change its ``owner``.
+            name: what it is called here; None for what the service calls it.
+            asks_owner: whether what others ask for with it needs its owner's approval.
+            owner: whose face it is. What waits for the approval of an earlier one waits for theirs.
+
+        Returns:
+            Whether it was changed: False if it is not theirs, or was removed.
+        """
+
+        def work(tx: Transaction) -> tuple[bool, Callable[[], None]]:
+            if is_admin and owner is not None:
+                # Jobs are locked before the revision is, as in all that binds a replica to a job.
+                for row in tx.all(
+                    _ASK_NEW_OWNER,
+                    owner=owner,
+                    asked=json.dumps([owner]),
+                    params=_using(replica_id),
+                ):
+                    add_approvals(tx, job_from(row), [owner], to_ms(now), to_ms(now))
+                    tx.notify(Topic.HOMES, owner)
+            edited = tx.all(
+                _EDIT,
+                face=replica_id,
+                user=user,
+                is_admin=int(is_admin),
+                name=name,
+                asks=int(asks_owner),
+                owner=owner,
+                revision=next_revision(tx),
+            )
+            tx.notify(Topic.HOMES, user)
+            if edited:
+                detail = f"{replica_id}: changed; the owner is {edited[0]['owner']}"
+                record(tx, AuditAction.REPLICA, user=user, at=to_ms(now), detail=detail)
+            return bool(edited), self._read(tx)
+
+        edited, remember = await self._database.run(work)
+        remember()
+        return edited
+
+    async def mute(self, user: str, *, muted: bool) -> None:
+        """Tell a person no longer in messages what is made with their replicas, or again."""
+
+        def work(tx: Transaction) -> Callable[[], None]:
+            if muted:
+                withdraw_notices(tx, user)
+            tx.all(_MUTE, user=user, muted=int(muted), revision=next_revision(tx))
+            tx.notify(Topic.HOMES, user)
+            return self._read(tx)
+
+        (await self._database.run(work))()
+
+    async def count_uses(self, replica_id: str) -> tuple[int, int]:
+        """Return of how many channels a replica is the default, and how many open jobs use it."""
+        [row] = await self._database.run(
+            lambda tx: tx.all(_USES, id=replica_id, params=_using(replica_id)), durable=False
+        )
+        return row["defaults"], row["open_jobs"]
+
+    def list_owned(self, user: str) -> list[KnownReplica]:
+        """Return the replicas of a person that are not removed."""
+        return [
+            each for each in self._cache.known.values() if each.owner == user and not each.removed
+        ]
+
+    async def clear_default(self, channel: str) -> None:
+        """Have no replica chosen beforehand in a channel's create form."""
+        await self._change(lambda tx, _revision: tx.all(_CLEAR_DEFAULT, channel=channel))
 
     async def set_default(self, channel: str, replica_id: str) -> None:
         """Make a known replica the default of a channel's create form."""
@@ -254,14 +461,13 @@ class Replicas:
             gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
             # The revision is locked before replicas are, as in all that changes them.
             if new or changed or gone:
-                revision = _next_revision(tx)
+                revision = next_revision(tx)
                 for each in new:
                     tx.all(_ADD_LISTED, now=to_ms(now), revision=revision, **_columns(each))
                 for each in changed:
                     tx.all(_CHANGE_LISTED, revision=revision, **_columns(each))
                 for row in gone:
-                    tx.all(_FORGET_DEFAULTS, id=row["id"])
-                    tx.all(_FORGET, id=row["id"])
+                    _forget(tx, row["id"], revision)
             if ids:
                 tx.all(_SEEN, ids=list(ids), now=to_ms(now))
             return self._read(tx) if new or changed or gone else None
@@ -269,17 +475,16 @@ class Replicas:
         if (remember := await self._database.run(work, durable=False)) is not None:
             remember()
 
-    async def _change(
-        self, work: Callable[[Transaction, int], object], *, durable: bool = True
-    ) -> None:
+    async def _change(self, work: Callable[[Transaction, int], _T], *, durable: bool = True) -> _T:
         """Run ``work`` with the revision of its change, and remember that before this returns."""
 
-        def change(tx: Transaction) -> Callable[[], None]:
-            work(tx, _next_revision(tx))
-            return self._read(tx)
+        def change(tx: Transaction) -> tuple[_T, Callable[[], None]]:
+            result = work(tx, next_revision(tx))
+            return result, self._read(tx)
 
-        remember = await self._database.run(change, durable=durable)
+        result, remember = await self._database.run(change, durable=durable)
         remember()
+        return result
 
     def refresh(self, tx: Transaction, _now: datetime) -> Callable[[], None]:
         """Read what has changed; see ``Memory``."""
@@ -332,6 +537,10 @@ class _Cache:
     ) -> None:
         """``defaults`` has the id of the replica of each channel that has one."""
         self.revision = revision
+        names = Counter(_seen(each) for each in known.values() if not each.deleted)
+        for each in [*known.values()]:
+            if (names[_seen(each)] > 1) != each.has_namesake:
+                known[each.id] = replace(each, has_namesake=not each.has_namesake)
         self.known = known
         self.last_use = max((each.used_at for each in known.values()), default=0)
         """When any of them was used last, as in ``KnownReplica.used_at``."""
@@ -385,11 +594,54 @@ class _Cache:
         return "".join(texts)
 
 
-def _next_revision(tx: Transaction) -> int:
+def own(tx: Transaction, replica_id: str, owner: str, name: str, now: int) -> None:
+    """Store whose face a replica is that a create call has just made, and offer it."""
+    tx.all(
+        _OWN,
+        id=replica_id,
+        name=name,
+        search_name=name.casefold(),
+        owner=owner,
+        now=now,
+        revision=next_revision(tx),
+    )
+
+
+def remove(
+    tx: Transaction, replica_id: str, user: str, revision: int, now: int, *, is_admin: bool = False
+) -> bool:
+    """Remove a replica if it is ``user``'s, or they are an admin; return whether it was."""
+    tx.notify(Topic.HOMES, user)
+    removed = tx.all(
+        _REMOVE, face=replica_id, user=user, is_admin=int(is_admin), now=now, revision=revision
+    )
+    for row in removed:
+        tx.all(_FORGET_DEFAULTS, id=row["id"])
+        record(tx, AuditAction.REPLICA, user=user, at=now, detail=f"{row['id']}: removed")
+    return bool(removed)
+
+
+def _forget(tx: Transaction, replica_id: str, revision: int) -> None:
+    tx.all(_FORGET_DEFAULTS, id=replica_id)
+    tx.all(_FORGET, id=replica_id)
+    tx.all(_MARK_DELETED, id=replica_id, revision=revision)
+
+
+def _using(replica_id: str) -> str:
+    """Return the pattern of the parameters, in lower case, of jobs that use a replica."""
+    return f'%"replica_id": {json.dumps(replica_id.lower())}%'
+
+
+def next_revision(tx: Transaction) -> int:
     """Return the number of a change of the tables, which is about to be made; tell all copies."""
     tx.notify(Topic.MEMORY)
     [row] = tx.all(_NEXT_REVISION)
     return int(row["revision"])
+
+
+def _seen(replica: KnownReplica) -> str:
+    """Return of a name what a menu has room for."""
+    return replica.search_name[:_MAX_SEEN]
 
 
 def _text_of(replica: KnownReplica) -> str:
@@ -414,14 +666,20 @@ def replica_from(row: Row) -> KnownReplica:
         RowUnreadable: its content is damaged.
     """
     with reading("replicas", row):
+        own_name, service_name = optional_text(row["own_name"]), text(row["name"])
         return KnownReplica(
             id=text(row["id"]),
-            name=text(row["name"]),
+            name=own_name or service_name,
+            service_name=service_name,
+            owner=optional_text(row["owner"]),
+            asks_owner=bool(row["asks_owner"]),
+            muted=bool(row["muted"]),
+            removed=row["removed_at"] is not None,
             status=text(row["status"]),
             verdict=Verdict(row["verdict"]) if row["verdict"] else None,
             reason=text(row["reason"]),
             read_at=optional_moment(row["read_at"]),
-            search_name=text(row["search_name"]),
+            search_name=own_name.casefold() if own_name else text(row["search_name"]),
             used_at=number(row["used_at"]),
         )
 
@@ -444,9 +702,9 @@ def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
     """Return whether a snapshot says what is known, which was read just before."""
     if known.read_at is None or abs(now - known.read_at) >= _READ_AGAIN:
         return False
-    name = snapshot.facts.get("replica_name", "") or known.name
+    name = snapshot.facts.get("replica_name", "") or known.service_name
     said = (name, snapshot.status, snapshot.verdict, only_hosts(snapshot.reason))
-    return said == (known.name, known.status, known.verdict, known.reason)
+    return said == (known.service_name, known.status, known.verdict, known.reason)
 
 
 def _differs(row: Row, listed: Snapshot, now: datetime) -> bool:

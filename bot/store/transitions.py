@@ -19,7 +19,7 @@ from bot.store.database import (
     to_ms,
     wait_ms,
 )
-from bot.store.deliveries import add_reply, edit_card
+from bot.store.deliveries import add_notice_of_day, add_reply, edit_card
 from bot.store.due import tell
 from bot.store.job_rows import changing_columns, snapshot_text
 from bot.store.usage import give_back
@@ -179,6 +179,8 @@ def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool
     tell(tx, Topic.JOBS, ended["due_at"], now)
     edit_card(tx, job.id, job.user, now)
     add_reply(tx, job, now)
+    if job.owner is not None and job.state is State.SUCCEEDED and job.kind not in trainings:
+        add_notice_of_day(tx, job, now)
     give_back(tx, job, trainings, ended["counted_on"], now)
     return True
 

@@ -105,6 +105,8 @@ class Bound(Enum):
     """The list of channels."""
     SCRIPT = "script"
     """The longest script."""
+    REPLICA = "removed"
+    """The replicas that are not removed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from bot.slack.views.presenters import state_word
 from bot.slack.views.reply import reply
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
-from tests.world import World
+from tests.world import REPLICA, World
 
 KINDS = {feature.kind.name: feature.kind for feature in FEATURES}
 PRESENTERS = {feature.kind.name: feature.presenter for feature in FEATURES}
@@ -244,6 +244,13 @@ async def test_every_form_and_field_that_asks_has_a_listener(
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
         await world.ana.modal.close()
+        for verb in ("rename", "remove"):
+            await world.ana.command("/replica", f"add {REPLICA}")
+            await world.settle()
+            await world.ana.command("/replica", f"{verb} {REPLICA}")
+            assert world.ana.modal is not None
+            forms.append(world.ana.modal)
+            await world.ana.modal.close()
         await world.request_replica(world.ana)
         [asked] = world.slack.messages(world.slack.dm("ben").id)
         await world.ben.click(asked, "Decline")

@@ -49,7 +49,7 @@ async def test_a_command_is_answered_although_the_database_fails_after_it_was_ac
         for command, owner, method in [
             ("/video status {video}", Jobs, "wake"),
             ("/replica status {replica}", Replicas, "learn"),
-            ("/replica add {replica}", Replicas, "learn"),
+            ("/replica add {replica}", Replicas, "add"),
             ("/replica default {replica}", Replicas, "set_default"),
         ]:
             with subtests.test(error=error, command=command):

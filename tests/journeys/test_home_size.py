@@ -4,7 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from bot.slack.features.limits import Group, limits_form
+from bot.slack.views.approval import made_with
+from bot.slack.views.buttons import replica_row
 from bot.slack.views.home import (
+    MAX_MADE,
     MAX_PAST,
     MAX_QUESTIONS,
     MAX_REPLICAS,
@@ -17,6 +20,7 @@ from bot.slack.views.home import (
 )
 from bot.store import (
     CHANGEABLE,
+    KnownReplica,
     LimitChange,
     Limits,
     LimitsInForce,
@@ -50,7 +54,8 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
         jobs=[job] * PAGE,
         page=5,
         more=True,
-        replicas=[LONG] * MAX_REPLICAS,
+        replicas=[replica_row(KnownReplica("r", LONG), LONG[:75], may_change=True)] * MAX_REPLICAS,
+        made=made_with([job] * MAX_MADE, {job.id}, PRESENTERS).blocks,
         questions=[job] * MAX_QUESTIONS,
         to_approve=[job] * MAX_QUESTIONS,
         admin=AdminContent(health, spending, in_force, [past] * MAX_PAST, "cdn.example.com," * 999),

@@ -20,6 +20,7 @@ PAGE = Path(__file__).parent.parents[1] / "docs" / "interface.md"
 IDS = {
     "view": """
         create_video train_replica job_id_form answers_form decline_form limits_form
+        edit_replica remove_replica
     """,
     "shortcut": "video_from_message video_from_anywhere",
     "action": """
@@ -27,13 +28,14 @@ IDS = {
         questions_answer questions_cancel approval_approve approval_decline approval_withdraw
         video_retry replica_retry video_another replica_make_video use_as_script
         home_create home_train admin_limits admin_spending admin_month video_background
+        replica_menu owner_mute training_stop
     """,
     "options": "video_replica",
 }
 BEGINNINGS = ["home_page_", "open_link_"]
 FIELDS = {
     "/video": "replica_id script video_name background where",
-    "/replica": "train_video_url consent_video_url replica_name agreed where",
+    "/replica": "train_video_url consent_video_url replica_name owner agreed where",
 }
 UPDATED = "I was updated while this form was open."
 

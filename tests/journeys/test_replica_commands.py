@@ -52,12 +52,11 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
     dated = [line for line in all_of_them.splitlines() if line.startswith("•")]
     lines = [line.partition(" · <!date^")[0] for line in dated]
     assert all(" at {time}|2026-03-02 09:0" in line for line in dated)
-    first, second, third = list(world.service.replicas)[1:]
     assert lines == [
-        f"• Anna · {REPLICA} · this channel's default",
-        f"• Bens · {third} · training",
-        f"• Second · {second}",
-        f"• First &lt;b&gt; · {first} · can't be used",
+        "• Anna · this channel's default",
+        "• Bens · training",
+        "• Second",
+        "• First &lt;b&gt; · can't be used",
     ]
     assert "Bens" in str(shown.blocks)
     assert "this channel's default" in str(shown.blocks)
@@ -133,7 +132,7 @@ async def test_a_replica_that_is_added_is_in_everybodys_picker(
         with subtests.test(written=written):
             shown = await _shown_after(world, world.ana, f"add {written}")
 
-            assert f"Anna · {REPLICA} is ready to use by everyone" in shown
+            assert "Anna is ready to use by everyone" in shown
             form = await world.open_form(world.ben, channel="lobby")
             assert await offered_ids(form) == [REPLICA]
 
@@ -143,7 +142,7 @@ async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world
 
     shown = await _shown_after(world, world.ana, "add r-new")
 
-    assert "Nina · r-new · training. Everyone in this workspace can choose it already." in shown
+    assert "Nina · training. Everyone in this workspace can choose it already." in shown
     assert "It's still training: a video waits for it." in shown
     assert "is ready" not in shown
     form = await world.open_form(world.ben)
@@ -187,7 +186,7 @@ async def test_a_replica_in_error_is_refused_with_its_reason(
 
             shown = await _shown_after(world, world.ana, f"{subcommand} r-bad")
 
-            assert "Bad · r-bad · can't be used: “Two" in shown
+            assert "Bad · can't be used: “Two" in shown
             assert "“Two &lt;people&gt;”" in shown
             form = await world.open_form(world.ana)
             assert form.values["replica_id"] is None
@@ -217,7 +216,7 @@ async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_e
     world: World,
 ) -> None:
     shown = await _shown_after(world, world.ana, f"default {REPLICA}")
-    assert f"Anna · {REPLICA} is now this channel's default" in shown
+    assert "Anna is now this channel's default" in shown
 
     form = await world.open_form(world.ben)
     assert form.values["replica_id"] == REPLICA
@@ -238,7 +237,7 @@ async def test_a_replica_becomes_the_default_by_its_name_where_only_one_has_it(
 
             shown = await _shown_after(world, world.ana, f"default {typed}")
 
-            assert f"Anna · {REPLICA} is now this channel's default" in shown
+            assert "Anna is now this channel's default" in shown
 
 
 async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(
@@ -253,7 +252,7 @@ async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(
     assert "Several replicas match “Max”. Use the ID:" in shown
     assert ("Max · r-1" in shown, "max · r-2" in shown, "r-3" in shown) == (True, True, False)
     shown = await _shown_after(world, world.ana, "default Maxine")
-    assert "Maxine · r-3 is now" in shown
+    assert "Maxine is now" in shown
 
 
 async def test_a_new_default_replaces_the_old_one(world: World) -> None:

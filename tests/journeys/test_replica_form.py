@@ -130,7 +130,7 @@ async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
     assert form.errors.keys() == {field}
     assert "isn't reachable from the internet" in form.errors[field]
     kept = {**typed, field: link, "where": world.slack.channel("lobby").id}
-    assert form.values == kept
+    assert form.values == {**kept, "owner": world.ana.user.id}
     await form.submit({field: "https://storage.example.com/ok.mp4"})
     assert not form.is_open
     await world.settle()
@@ -169,7 +169,7 @@ async def test_a_link_that_expires_within_a_day_warns_once_and_is_sent_on_the_se
     assert {"train_video_url": "training", "consent_video_url": "consent"}[field] in note
     assert "24 hours" in note
     kept = {"consent_video_url": None, **typed, "where": world.slack.channel("lobby").id}
-    assert form.values == kept
+    assert form.values == {**kept, "owner": world.ana.user.id}
     await world.settle()
     assert not world.requests_for("create_replica")
     assert not world.posts()
@@ -256,6 +256,7 @@ async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: Wo
         "train_video_url": None,
         "consent_video_url": None,
         "replica_name": "Kim",
+        "owner": world.ana.user.id,
         "agreed": [],
         "where": studio,
     }

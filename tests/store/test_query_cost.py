@@ -27,6 +27,7 @@ _PERIODS: dict[str, Value] = {"user": "U1", "day": "2026-11-24", "month": "2026-
 _FORM_VALUES: dict[str, Value] = {
     "key": "another",
     "retry_of": "none",
+    "face": "r-1",
     "fingerprint": "1",
     "since": 0,
     "seen_in": "C1",

@@ -51,13 +51,14 @@ from bot.slack.views.buttons import (
     attempt_of,
 )
 from bot.slack.views.limits import (
+    REPLICA_REMOVED,
     limit_sentence,
     person_sentence,
     resets_in_form,
     resets_in_message,
 )
 from bot.slack.views.presenters import NOT_APPROVED, Presenter, script_of, state_word
-from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
+from bot.store import AddedCandidate, Bound, LimitReached, NobodyToApprove, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
@@ -93,13 +94,20 @@ async def check_now(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         ctx.respond_ephemeral(action, text)
     elif job is not None and job.remote_id is not None:
         work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
-        if action.response_url is not None:
-            ctx.answer_later(action.response_url, work)
-        else:
-            ctx.background.spawn(_show_soon(ctx, action.trigger_id, work))
+        answer_soon(ctx, action, work)
     elif job is not None:
         ctx.respond_ephemeral(action, SETTLED)
     await ack()
+
+
+def answer_soon(
+    ctx: HandlerContext, action: BlockAction, work: Coroutine[Any, Any, Message]
+) -> None:
+    """Answer a click in the background with what ``work`` returns."""
+    if action.response_url is not None:
+        ctx.answer_later(action.response_url, work)
+    else:
+        ctx.background.spawn(_show_soon(ctx, action.trigger_id, work))
 
 
 async def _show_soon(
@@ -202,8 +210,9 @@ async def queue_again(
         queued = await ctx.store.jobs.create_again(
             job.id, job.attempts, user, now, membership.groups
         )
-    except NotAllowed:
-        return person_sentence(membership, who)
+    except NotAllowed as outside:
+        is_removed = outside.bound is Bound.REPLICA
+        return REPLICA_REMOVED if is_removed else person_sentence(membership, who)
     except NobodyToApprove:
         return NOBODY_TO_APPROVE
     except LimitReached as reached:

@@ -108,7 +108,7 @@ def _refusal(ctx: HandlerContext, user: str, job: Job | None) -> str | None:
         return UNKNOWN_JOB
     if job.kind not in ctx.kinds:
         return UNKNOWN_KIND
-    if ctx.store.jobs.approvals.may_decide(user, job.user):
+    if ctx.store.jobs.approvals.may_settle(user, job):
         return None
     return _OWN if user == job.user else _NOT_AN_APPROVER
 

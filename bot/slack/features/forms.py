@@ -58,10 +58,10 @@ _VERDICTS: Final = {Verdict.GOING: "training", Verdict.FAILED: "can't be used"}
 
 
 def replica_label(replica: KnownReplica) -> str:
-    """Return name, id and state in at most 75 characters, for the picker and for lists."""
+    """Return name and state in at most 75 characters; the id too where two look the same."""
     parts = [
         cut(one_line(replica.name), _MAX_NAME),
-        cut(replica.id, _MAX_ID) if replica.name else "",
+        cut(replica.id, _MAX_ID) if replica.has_namesake else "",
     ]
     if not replica.name:
         parts = [cut(replica.id, _MAX_NAME + _MAX_ID)]
@@ -231,7 +231,8 @@ class JobRequest:
     errors: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with it, by the id of the field; then it is not stored."""
     fingerprint: str | None = None
-    """As in ``Request``."""
+    """As in ``Request``, like the next."""
+    owner: str | None = None
     offer: Callable[[Job], Json] | None = None
     """Returns the form with a job on top that has asked for the same."""
     links: Mapping[str, str] = field(default_factory=dict)
@@ -482,7 +483,8 @@ async def submit_job(
     job = await _stored(ctx, ack, submission, request, metadata=metadata, channel=channel)
     if job is None:
         return
-    if (job.params, job.channel) != (request.params, channel):
+    stored = (job.params, job.channel, job.owner or job.user)
+    if stored != (request.params, channel, request.owner or stored[2]):
         noun = ctx.presenters[request.kind].noun
         note = (
             "You've already submitted this form. "
@@ -520,6 +522,7 @@ async def _stored(
         thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
         retry_of=metadata.get("retry_of"),
         fingerprint=request.fingerprint,
+        owner=request.owner,
     )
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:
@@ -556,6 +559,8 @@ async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -
             await ack_errors(ack, view, {"where": text})
         case Bound.SCRIPT:
             await ack_errors(ack, view, {"script": text})
+        case Bound.REPLICA:
+            await ack_errors(ack, view, {"replica_id": text})
 
 
 async def _refusal(

@@ -14,6 +14,7 @@ from bot.errors import OutsideError, Refused, Unavailable
 from bot.service.media import hosts_to_allow
 from bot.slack.context import HandlerContext, general_error
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.features.actions import answer_soon
 from bot.slack.features.forms import ack_errors, replica_label
 from bot.slack.features.limits import (
     CALLBACK_ID,
@@ -23,18 +24,23 @@ from bot.slack.features.limits import (
     limits_form,
     shown_in,
 )
-from bot.slack.features.video import open_create_form
+from bot.slack.features.replica import open_change, preview
+from bot.slack.features.video import open_create_form, use_replica
 from bot.slack.open_homes import OpenHome
 from bot.slack.payloads import BlockAction, HomeOpened, Payload, ViewSubmission, read
-from bot.slack.views.blocks import Json
+from bot.slack.views.approval import made_with
+from bot.slack.views.blocks import Json, unformatted
 from bot.slack.views.buttons import (
     CHANGE_LIMITS,
     CHOOSE_MONTH,
     OPEN_CREATE,
     OPEN_SPENDING,
+    REPLICA_MENU,
     TURN_PAGE,
+    replica_row,
 )
 from bot.slack.views.home import (
+    MAX_MADE,
     MAX_PAST,
     MAX_QUESTIONS,
     MAX_REPLICAS,
@@ -64,6 +70,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.action(CHANGE_LIMITS)(partial(open_limits, ctx))
     app.view(CALLBACK_ID)(partial(change_limits, ctx))
     app.action(OPEN_SPENDING)(partial(open_spending, ctx))
+    app.action(REPLICA_MENU)(partial(on_menu, ctx))
     app.action(CHOOSE_MONTH)(partial(choose_month, ctx))
 
 
@@ -89,6 +96,21 @@ async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     error = await open_create_form(ctx, user=action.user, trigger_id=action.trigger_id)
     if error is not None:
         ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+async def on_menu(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Do what was chosen in the menu of a replica."""
+    action = read(BlockAction, body)
+    verb, _, replica_id = action.value.partition(":")
+    match verb:
+        case "use":
+            await use_replica(ctx, action, replica_id)
+        case "preview":
+            answer_soon(ctx, action, preview(ctx, replica_id))
+        case _:
+            if error := await open_change(ctx, verb, action.user, action.trigger_id, replica_id):
+                ctx.respond_ephemeral(action, error)
     await ack()
 
 
@@ -239,13 +261,33 @@ class HomePublisher:
             jobs=found[:PAGE],
             page=home.page,
             more=len(found) > PAGE,
-            replicas=[replica_label(each) for each in replicas],
+            replicas=[
+                replica_row(
+                    each,
+                    unformatted(replica_label(each))
+                    + (f" · <@{each.owner}>" if each.owner is not None else ""),
+                    may_change=is_admin or each.owner == home.user,
+                )
+                for each in replicas
+            ],
+            made=await self._made_with(home.user),
             retried=await store.jobs.list_retried([job.id for job in found]),
             questions=questions,
             to_approve=await store.jobs.list_to_approve(home.user, MAX_QUESTIONS),
             admin=await self._admin_content() if is_admin else None,
         )
         return home_view(content, ctx.presenters, ctx.command)
+
+    async def _made_with(self, user: str) -> Sequence[Json]:
+        """Return the part about what others made with a person's replicas, if there are any."""
+        ctx = self._ctx
+        owned = ctx.store.replicas.list_owned(user)
+        made = await ctx.store.jobs.list_of_owner(user, MAX_MADE)
+        public = await ctx.access.public(made, ctx.service_deadline())
+        if not owned and not made:
+            return ()
+        muted = any(each.muted for each in owned)
+        return made_with(made, public, ctx.presenters, muted=muted).blocks
 
     async def _admin_content(self) -> AdminContent:
         store, allowed = self._ctx.store, self._ctx.media_hosts

@@ -1,8 +1,10 @@
 """The /replica command and the training form: its subcommands, opening, submission, retry."""
 
 import asyncio
+import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -23,12 +25,14 @@ from bot.slack.context import (
     HandlerContext,
     ack_ephemeral,
     ack_missing_id,
+    general_error,
     kept_left,
 )
 from bot.slack.features.actions import find_failed, retry_metadata
 from bot.slack.features.forms import (
     JobRequest,
     Metadata,
+    ack_errors,
     ack_other_version,
     drawn_fields,
     form,
@@ -47,35 +51,52 @@ from bot.slack.features.forms import (
 )
 from bot.slack.features.help import replica_help
 from bot.slack.features.list import list_jobs, show_status
-from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, SlashCommand, ViewSubmission, read
 from bot.slack.views.blocks import (
     Json,
     Message,
-    bullets,
+    actions,
+    anchor,
+    button,
     date,
     element,
     escape,
     escaped,
     field,
     joined,
-    moment_of,
+    link,
+    modal,
+    one_line,
     option,
-    paragraph,
     preformatted,
     rich,
     section,
     unformatted,
-    words,
 )
-from bot.slack.views.buttons import OPEN_TRAIN, RETRY
+from bot.slack.views.buttons import (
+    MAKE_VIDEO,
+    MUTE,
+    OPEN_TRAIN,
+    RETRY,
+    STOP_TRAINING,
+    replica_row,
+)
 from bot.slack.views.kinds import ReplicaPresenter
+from bot.slack.views.limits import REPLICA_REMOVED
 from bot.store import KnownReplica
 
 CALLBACK_ID: Final = "train_replica"
 _KIND: Final = "replica"
 _AGREED: Final = "agreed"
+_OWNER: Final = "owner"
+_WHO_ASKS: Final = "who_may_use"
+_EDIT: Final = "edit_replica"
+_REMOVE: Final = "remove_replica"
+_NOT_YOURS: Final = "Only its owner or an admin can do that."
+_AT_SERVICE: Final = "It still exists at the video service: delete it there too."
+_USERS: Final = {"everyone": "Everyone here", "ask": "Ask the owner first"}
 _FIELDS: Final = frozenset(
-    {"train_video_url", "consent_video_url", "replica_name", _AGREED, "where"}
+    {"train_video_url", "consent_video_url", "replica_name", _OWNER, _AGREED, "where"}
 )
 # Without those that look alike.
 _LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -91,8 +112,16 @@ _NEEDS: Final = (
 )
 _CONSENT: Final = "Without one, the training video must begin with the consent statement."
 _CONFIRMED: Final = "The person in the video has agreed to be trained as a replica."
+_OWNS: Final = "I'll tell them. They own the replica: they can limit who uses it, and remove it."
+_EXAMPLE: Final = "For example: Anna, office"
 _MAX_LISTED: Final = 30
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class _Metadata(PrivateMetadata):
+    """The ``private_metadata`` of the forms about a replica."""
+
+    replica: str
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -101,6 +130,10 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.command(ctx.command(_KIND))(partial(handle_command, ctx))
     app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
     app.action(OPEN_TRAIN)(partial(open_from_home, ctx))
+    app.view(_EDIT)(partial(edit, ctx))
+    app.view(_REMOVE)(partial(remove, ctx))
+    app.action(STOP_TRAINING)(partial(stop_training, ctx))
+    app.action(MUTE)(partial(mute, ctx))
 
 
 # ── The command and the button ────────────────────────────────────────────────────────────────
@@ -109,7 +142,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Answer a subcommand, or open the form."""
     command = read(SlashCommand, body)
-    match command.subcommand("status", "add", "default"):
+    match command.subcommand("status", "add", "default", "rename", "remove") or _named(command):
         case "help", _:
             await ack_ephemeral(ack, replica_help(ctx.command(_KIND)))
         case "list", _:
@@ -122,24 +155,25 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
             await add_replica(ctx, ack, command, _KIND, replica_id.strip("`"))
         case "default", replica:
             await set_default_replica(ctx, ack, command, _KIND, replica)
-        case _ if (several_words := _named_default(command)) is not None:
-            await set_default_replica(ctx, ack, command, _KIND, several_words)
+        case name, replica:
+            await _change(ctx, ack, command, name, replica)
         case _ if not command.words:
             await _open_form(ctx, ack, command)
         case _:
             await ack_ephemeral(ack, replica_help(ctx.command(_KIND), "I don't know that command."))
 
 
-def _named_default(command: SlashCommand) -> str | None:
-    """Return the name of several words after "default", if that is what was typed."""
+def _named(command: SlashCommand) -> tuple[str, str] | None:
+    """Return a subcommand and the name of several words after it, if that is what was typed."""
     match command.words.split():
-        case [word, *name] if word.casefold() == "default":
-            return " ".join(name)
+        case [word, *name] if word.casefold() in {"default", "rename", "remove"}:
+            return word.casefold(), " ".join(name)
     return None
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
-    view = _draw_form(ctx, {}, {"channel": command.channel, "name": _new_name()})
+    metadata = {"channel": command.channel, "name": _new_name()}
+    view = _draw_form(ctx, {_OWNER: command.user}, metadata)
     if error := await ctx.open_form(_KIND, command.user, command.channel, command.trigger_id, view):
         await ack_ephemeral(ack, error)
     else:
@@ -149,7 +183,7 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
 async def open_from_home(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form from a place without a conversation: where to post is asked."""
     action = read(BlockAction, body)
-    view = _draw_form(ctx, {}, {"channel": "", "name": _new_name()})
+    view = _draw_form(ctx, {_OWNER: action.user}, {"channel": "", "name": _new_name()})
     if error := await ctx.open_form(_KIND, action.user, "", action.trigger_id, view):
         ctx.respond_ephemeral(action, error)
     await ack()
@@ -164,7 +198,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             # Only the user who typed a link sees it.
             fields = {name: fields[name] for name in ("replica_name",) if name in fields}
         metadata = {**await retry_metadata(ctx, job), "name": _new_name()}
-        filled = {**fields, **place_to_retry(job, action)}
+        filled = {**fields, _OWNER: job.owner or job.user, **place_to_retry(job, action)}
         view = _draw_form(ctx, filled, metadata, retention_note(job))
         if error := await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
@@ -196,6 +230,9 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     over, soon = _expiring(params, now)
     text = "This link has expired. Please create a new one."
     errors = {**dict.fromkeys(over, text), **errors}
+    deadline, owner = ctx.service_deadline(), fields.get(_OWNER, submission.user)
+    if owner != submission.user and (refusal := await ctx.access.owner_refusal(owner, deadline)):
+        errors[_OWNER] = refusal
     if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
         warned = {**metadata, "warned": sorted(soon.values())}
         await ack(response_action="update", view=redraw(_warning(soon), warned))
@@ -207,15 +244,15 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         # It is a request of its own from now on.
         return redraw(note, {**metadata, "retry_of": None})
 
-    limits, deadline = ctx.store.limits.current, ctx.service_deadline()
     request = JobRequest(
         _KIND,
         params,
         deadline,
-        limits,
+        ctx.store.limits.current,
         errors=errors,
         links=links,
         correct=partial(redraw, changed=metadata, links=links),
+        owner=owner,
     )
     await submit_job(ctx, ack, submission, request, second)
 
@@ -281,14 +318,19 @@ def _draw_form(
             f"Everyone here can see it. Leave it empty for “{metadata['name']}”.",
             fields.get("replica_name"),
             MAX_NAME,
-            placeholder="For example: Anna, office",
+            placeholder=_EXAMPLE,
         ),
+        _owner_field("Who is in this footage?", fields.get(_OWNER), _OWNS),
         field(_AGREED, "Consent", agreement),
         where_field(ctx, fields.get("where")),
     ]
     return form(
         CALLBACK_ID, "Train a replica", submit="Train", metadata=metadata, blocks=blocks, note=note
     )
+
+
+def _owner_field(label: str, owner: str | None, hint: str) -> Json:
+    return field(_OWNER, label, element("users_select", _OWNER, initial_user=owner), hint=hint)
 
 
 def _statement(statement: str) -> list[Json]:
@@ -308,28 +350,32 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -
     known = ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
-    replicas = listed_replicas(known)
+    is_admin = command.user in ctx.admins
+    changeable = {each.id for each in known if is_admin or each.owner == command.user}
+    replicas = listed_replicas(known, changeable)
     text = joined([trainings.text, replicas.text])
     return Message(text, [*trainings.blocks, *replicas.blocks])
 
 
-def listed_replicas(known: Sequence[KnownReplica]) -> Message:
-    """Return a list of replicas: with their ids, which *default* and *status* need, and dates."""
+def listed_replicas(known: Sequence[KnownReplica], changeable: Collection[str] = ()) -> Message:
+    """Return a list of replicas, each with its menu: all of it for those ``changeable``."""
     heading = "Replicas that everyone here can use, last used first:"
-    lines = [
-        (
-            replica_label(each) + (" · this channel's default" if each.default else ""),
-            datetime.fromtimestamp(each.used_at / 1000, UTC) if each.used_at else None,
+    lines = {
+        each: joined(
+            [
+                unformatted(replica_label(each)),
+                "this channel's default" if each.default else "",
+                date(datetime.fromtimestamp(each.used_at / 1000, UTC)) if each.used_at else "",
+            ],
+            by=" · ",
         )
         for each in known
+    }
+    rows = [
+        replica_row(each, line, may_change=each.id in changeable) for each, line in lines.items()
     ]
-    items = [
-        paragraph(words(f"{line} · "), moment_of(at)) if at else paragraph(words(line))
-        for line, at in lines
-    ]
-    said = (f"{unformatted(line)} · {date(at)}" if at else unformatted(line) for line, at in lines)
-    text = joined([heading, *(f"• {each}" for each in said)])
-    return Message(text, [section(heading), rich(bullets(items))])
+    text = joined([heading, *(f"• {line}" for line in lines.values())])
+    return Message(text, [section(heading), *rows])
 
 
 async def add_replica(
@@ -341,7 +387,7 @@ async def add_replica(
         if refusal := await _asking_refusal(ctx, command, kind):
             return refusal
         try:
-            label = await _learn(ctx, ctx.kinds[kind], replica_id)
+            label = await _learn(ctx, ctx.kinds[kind], replica_id, command.user)
         except _Unusable as error:
             return str(error)
         known = ctx.store.replicas.get(replica_id)
@@ -350,7 +396,8 @@ async def add_replica(
                 f"{label}. Everyone in this workspace can choose it already. It's still training: "
                 "a video waits for it."
             )
-        return f"{label} is ready to use by everyone in this workspace."
+        yours = " You own it." if known is not None and known.owner == command.user else ""
+        return f"{label} is ready to use by everyone in this workspace.{yours}"
 
     ctx.answer_later(command.response_url, add())
     await ack()
@@ -364,8 +411,11 @@ async def set_default_replica(
     async def set_default() -> str:
         if refusal := await _asking_refusal(ctx, command, kind):
             return refusal
+        if wanted.casefold() == "none":
+            await ctx.store.replicas.clear_default(command.channel)
+            return "This channel has no default replica now."
         try:
-            replica_id = await _named(ctx, command, kind, wanted.strip("`"))
+            replica_id = await _find(ctx, command, kind, wanted.strip("`"))
             label = await _learn(ctx, ctx.kinds[kind], replica_id)
         except _Unusable as error:
             return str(error)
@@ -381,11 +431,148 @@ async def _asking_refusal(ctx: HandlerContext, command: SlashCommand, kind: str)
     return await ctx.access.asking_refusal(limits, kind, command.user, _deadline(ctx))
 
 
+# ── Owners ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _change(
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, verb: str, wanted: str
+) -> None:
+    """Open the form that renames a replica, or asks before it is removed."""
+    try:
+        replica_id = await _find(ctx, command, _KIND, wanted.strip("`"))
+    except _Unusable as error:
+        await ack_ephemeral(ack, str(error))
+        return
+    refusal = await open_change(ctx, verb, command.user, command.trigger_id, replica_id)
+    await (ack() if refusal is None else ack_ephemeral(ack, refusal))
+
+
+async def open_change(
+    ctx: HandlerContext, verb: str, user: str, trigger_id: str, replica_id: str
+) -> str | None:
+    """Open the form that changes a replica, or with "remove", asks; return why not, if so."""
+    known, is_admin = ctx.store.replicas.get(replica_id), user in ctx.admins
+    if known is None or known.removed:
+        return REPLICA_REMOVED
+    if not (is_admin or user == known.owner):
+        return _NOT_YOURS
+    metadata = json.dumps({"replica": known.id})
+    if verb == "remove":
+        defaults, open_jobs = await ctx.store.replicas.count_uses(known.id)
+        uses = f"Default in channels: {defaults}. Requests under way: {open_jobs}; they go on."
+        name = escaped(known.name or known.id, 300)
+        text = f"*{name}* can't be picked any more, by anyone.\n{uses}\n{_AT_SERVICE}"
+        view = modal(
+            _REMOVE,
+            "Remove this replica?",
+            submit="Remove",
+            close="Keep it",
+            private_metadata=metadata,
+            blocks=[section(text)],
+        )
+    else:
+        called = text_field("replica_name", "Name", "", known.name, MAX_NAME, placeholder=_EXAMPLE)
+        options = {value: option(label, value) for value, label in _USERS.items()}
+        chosen = options["ask" if known.asks_owner else "everyone"]
+        menu = element(
+            "radio_buttons", _WHO_ASKS, options=[*options.values()], initial_option=chosen
+        )
+        whose = _owner_field("Owner", known.owner, "The person whose face it is.")
+        view = modal(
+            _EDIT,
+            "Edit this replica",
+            submit="Save",
+            close="Cancel",
+            private_metadata=metadata,
+            blocks=[
+                called,
+                field(
+                    _WHO_ASKS,
+                    "Who may use it",
+                    menu,
+                    hint="The owner sees each script, and decides.",
+                ),
+                *([{**whose, "optional": True}] if is_admin else []),
+            ],
+        )
+    return await ctx.open_view(trigger_id, view)
+
+
+async def preview(ctx: HandlerContext, replica_id: str) -> Message:
+    """Return where a replica can be watched: the service may sign that link anew each time."""
+    url = None
+    known = ctx.store.replicas.get(replica_id)
+    if known is not None and not known.removed:
+        with suppress(OutsideError):
+            snapshot = await read_replica(ctx, ctx.kinds[_KIND], replica_id, ctx.service_deadline())
+            url = link(snapshot.facts.get("thumbnail_video_url", ""))
+    if url is None:
+        return Message("There's no preview of this replica now.", ())
+    text = f"{anchor(url, 'Preview replica')} · `{replica_id}`"
+    use = button("Use in a video", MAKE_VIDEO, value=replica_id)
+    return Message(text, [section(text), actions([use])])
+
+
+async def mute(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Tell an owner no longer in messages what is made with their face, or again."""
+    action = read(BlockAction, body)
+    await ctx.store.replicas.mute(action.user, muted=action.value == "yes")
+    if action.response_url is not None:
+        ctx.respond_ephemeral(action, "Muted. You can unmute it in my *Home* tab.")
+    await ack()
+
+
+async def edit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Change a replica as its form says."""
+    submission = read(ViewSubmission, body)
+    view, fields, user = submission.view, submission.view.fields(), submission.user
+    replica_id, owner = view.metadata(_Metadata).replica, fields.get(_OWNER)
+    name, known = fields.get("replica_name", "").strip(), ctx.store.replicas.get(replica_id)
+    refusal = await ctx.access.owner_refusal(owner, ctx.service_deadline()) if owner else None
+    if refusal is not None:
+        await ack_errors(ack, view, {_OWNER: refusal})
+    elif not await ctx.store.replicas.edit(
+        replica_id,
+        user,
+        ctx.clock.now(),
+        is_admin=user in ctx.admins,
+        name=name if known is None or name != known.service_name else None,
+        asks_owner=fields.get(_WHO_ASKS) == "ask",
+        owner=owner,
+    ):
+        await ack_errors(ack, view, {"replica_name": _NOT_YOURS})
+    else:
+        await ack()
+
+
+async def remove(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Stop offering a replica."""
+    submission = read(ViewSubmission, body)
+    replica_id, user = submission.view.metadata(_Metadata).replica, submission.user
+    if await ctx.store.replicas.remove(
+        replica_id, user, ctx.clock.now(), is_admin=user in ctx.admins
+    ):
+        await ack()
+    else:
+        await ack(**general_error(submission.view.blocks, "Not removed", _NOT_YOURS))
+
+
+async def stop_training(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Stop a training of the person who presses the button, and remove what it has made."""
+    action = read(BlockAction, body)
+    stopped = await ctx.store.jobs.stop_training(action.value, action.user, ctx.clock.now())
+    text = "I couldn't stop it: it's being sent just now. Try again in a minute."
+    if stopped:
+        text = "Stopped. If it exists at the video service, delete it there too."
+    ctx.respond_ephemeral(action, text)
+    await ack()
+
+
 class _Unusable(Exception):
     """A replica cannot be used; ``str()`` is a sentence about why."""
 
 
-async def _named(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: str) -> str:
+async def _find(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: str) -> str:
     """Return the id of the replica with this name or id: of one with the beginning of its name too.
 
     What may be the id of a replica that is not known here is returned as it is.
@@ -402,7 +589,9 @@ async def _named(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: 
     if len(found) > 1:
         heading = f"Several replicas match “{escape(wanted)}”. Use the ID:"
         raise _Unusable(
-            joined([heading, *(f"• {unformatted(replica_label(each))}" for each in found)])
+            joined(
+                [heading, *(f"• {unformatted(one_line(each.name))} · {each.id}" for each in found)]
+            )
         )
     if found:
         return found[0].id
@@ -412,8 +601,10 @@ async def _named(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: 
     raise _Unusable(f"There's no replica “{escaped(wanted, 300)}” here. {shows}")
 
 
-async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
+async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str, user: str | None = None) -> str:
     """Offer a replica in the picker from now on, and return its label.
+
+    With a ``user``, they own it if nobody does, and may add again what was theirs and removed.
 
     Raises:
         _Unusable: it cannot be used, or could not be looked up.
@@ -434,8 +625,14 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
         raise _Unusable(text) from error
     if snapshot.verdict is Verdict.FAILED:
         raise _Unusable(_failure(snapshot))
-    await ctx.store.replicas.learn(snapshot, ctx.clock.now())
-    known = ctx.store.replicas.get(replica_id)
+    replicas, now = ctx.store.replicas, ctx.clock.now()
+    if user is None:
+        await replicas.learn(snapshot, now)
+    elif not await replicas.add(snapshot, user, now, is_admin=user in ctx.admins):
+        raise _Unusable(f"This replica was removed here. {_NOT_YOURS}")
+    known = replicas.get(replica_id)
+    if known is not None and known.removed:
+        raise _Unusable(REPLICA_REMOVED)
     return unformatted(replica_label(known) if known is not None else replica_id)
 
 

@@ -291,15 +291,20 @@ def _kept_script(fields: Mapping[str, str], job: Job) -> Mapping[str, str]:
 async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form with the replica of the button. Anyone may use it."""
     action = read(BlockAction, body)
-    if is_replica_id(action.value):
+    await use_replica(ctx, action, action.value)
+    await ack()
+
+
+async def use_replica(ctx: HandlerContext, action: BlockAction, replica_id: str) -> None:
+    """Open the form with a replica chosen."""
+    if is_replica_id(replica_id):
         metadata = {"channel": action.channel, "thread_ts": None}
-        view = draw_form(ctx, {"replica_id": action.value}, metadata)
+        view = draw_form(ctx, {"replica_id": replica_id}, metadata)
         error = await ctx.open_form(_KIND, action.user, action.channel, action.trigger_id, view)
     else:
         error = UNKNOWN_JOB
     if error:
         ctx.respond_ephemeral(action, error)
-    await ack()
 
 
 async def use_as_script(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:

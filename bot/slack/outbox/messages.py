@@ -5,7 +5,12 @@ from dataclasses import replace
 from typing import Final
 
 from bot.model import Delivery, Job, Role, State
-from bot.slack.views.approval import approval_request, people_asked
+from bot.slack.views.approval import (
+    approval_request,
+    made_with,
+    people_asked,
+    training_notice,
+)
 from bot.slack.views.blocks import (
     MAX_TEXT,
     NO_NAMES,
@@ -42,13 +47,16 @@ def compose(
     names: Mapping[str, str] = NO_NAMES,
     month: str = "",
     price: Price = NO_PRICE,
+    made: Sequence[Job] = (),
+    public: Collection[str] = (),
 ) -> Message:
     """Return what a delivery says now.
 
     ``admins`` can answer a question, and are asked first with ``admins_first``; ``listed`` are the
     further ones in its message. ``approvers`` can approve, and see this ``month`` and the
     ``price``. See ``card`` for ``replica`` and ``retry``. ``names`` are those of ``people_named``,
-    as far as they are known.
+    as far as they are known. ``made`` is what a notice about a day tells, and ``public`` has the
+    ids of what all can read.
     """
     said = {user: safe for user, name in names.items() if (safe := short_name(name))}
     presenter = presenters[job.kind]
@@ -65,6 +73,10 @@ def compose(
         return approval_request(
             delivery, job, presenter, approvers, replica=replica, month=month, price=price
         )
+    if delivery.role is Role.NOTICE:
+        if made:
+            return made_with(made, public, presenters)
+        return training_notice(job, presenter.name(job))
     if delivery.role is Role.REPLY:
         return reply(job, presenter, retry=retry, names=said)
     return card(job, presenter, replica=replica, retry=retry, approvers=approvers, names=said)

@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import AliasPath, Field
@@ -16,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import Clock, deadline
 from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
-from bot.model import Delivery, DeliveryState, Job, Role, State
+from bot.model import Delivery, DeliveryState, Job, Role, State, notice_day
 from bot.service.media import VideoSource
 from bot.slack.access import Access
 from bot.slack.directory import CONVERSATIONS
@@ -178,6 +179,10 @@ class Messenger(Outbox):
         if outgoing.job.kind not in self._presenters:
             await self._leave_unregistered(outgoing)
             return
+        if (until := self._day_ends(outgoing)) is not None and until > self._clock.now():
+            wait = min(until, self._clock.now() + self._timings.max_wait)
+            await self._release(outgoing.delivery, wait)
+            return
         is_pending = outgoing.delivery.state is DeliveryState.PENDING
         if is_pending and not await self._stays_inside(outgoing):
             return
@@ -196,6 +201,14 @@ class Messenger(Outbox):
             case DeliveryState.UNDELIVERABLE:
                 await self._release(outgoing.delivery)
 
+    def _day_ends(self, outgoing: Outgoing) -> datetime | None:
+        """Return when the day ends that a notice is about; None of all else."""
+        job = outgoing.job
+        uses = self._presenters[job.kind].replica_id(job) is not None
+        if outgoing.delivery.role is not Role.NOTICE or not uses or job.ended_at is None:
+            return None
+        return notice_day(job.ended_at) + timedelta(days=1)
+
     # ── Posting ───────────────────────────────────────────────────────────────────────────────
 
     async def _post(self, outgoing: Outgoing) -> None:
@@ -210,6 +223,9 @@ class Messenger(Outbox):
         if delivery.channel == person and delivery.failures < _MAX_OPENINGS:
             try:
                 channel = await self._open_conversation(delivery)
+            except Refused:
+                await self._store.jobs.give_up_asking(delivery, self._clock.now())
+                return
             except OutsideError as error:
                 await self._back_off(delivery, error)
                 return
@@ -259,6 +275,7 @@ class Messenger(Outbox):
 
         Raises:
             Unavailable, Uncertain: Slack did not answer; asking again does no harm.
+            Refused: who is asked for approval has left the workspace.
         """
         try:
             opened = await self._call(
@@ -266,6 +283,8 @@ class Messenger(Outbox):
             )
         except Refused as error:
             _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
+            if error.code == "user_disabled" and delivery.role is Role.APPROVAL:
+                raise
             return delivery.channel
         return opened.id
 
@@ -503,6 +522,10 @@ class Messenger(Outbox):
         approvers = self._store.jobs.approvals.people(job.user)
         people, limits = people_named(delivery, job, approvers), self._store.limits
         used = limits.used_in_month(self._clock.now())
+        until = deadline(self._timings.name_timeout)
+        made: list[Job] = []
+        if self._day_ends(outgoing) is not None:
+            made = await self._store.jobs.list_of_day(job)
         message = compose(
             delivery,
             job,
@@ -513,11 +536,13 @@ class Messenger(Outbox):
             replica=outgoing.replica,
             retry=retry,
             listed=outgoing.listed,
-            names=await self._access.directory.names(people, deadline(self._timings.name_timeout)),
+            names=await self._access.directory.names(people, until),
             month=month_so_far(used, limits.current.per_month),
             price=self._price,
+            made=made,
+            public=await self._access.public(made, until),
         )
-        # An approval is for somebody else.
-        if delivery.direct and delivery.role is not Role.APPROVAL:
+        # An approval is for somebody else, and so is a notice.
+        if delivery.direct and delivery.role not in {Role.APPROVAL, Role.NOTICE}:
             message = redirected(message, job, self._access.bot_name)
         return as_sent(message, delivery)

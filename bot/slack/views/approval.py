@@ -1,4 +1,4 @@
-"""The message that asks for approval: a pure function of its delivery and job."""
+"""The messages that ask for approval, and those to owners of replicas: pure functions."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -8,11 +8,14 @@ from bot.model import Approval, ApprovalPolicy, Delivery, Job, Settlement, spoke
 from bot.slack.views.blocks import (
     MAX_QUOTE,
     MAX_QUOTES,
+    MAX_SECTION,
     MAX_TEXT,
     NO_NAMES,
     Message,
     actions,
     bullets,
+    button,
+    confirm,
     context,
     cut,
     date,
@@ -31,9 +34,9 @@ from bot.slack.views.blocks import (
     unformatted,
     words,
 )
-from bot.slack.views.buttons import approval_buttons
+from bot.slack.views.buttons import MUTE, STOP_TRAINING, approval_buttons
 from bot.slack.views.limits import NO_PRICE, Price
-from bot.slack.views.presenters import Presenter, script_of
+from bot.slack.views.presenters import Presenter, Presenters, script_of, state_word
 
 NOBODY_TO_APPROVE: Final = (
     "You're the only approver, and can't approve your own request. Ask a workspace admin to add "
@@ -144,7 +147,10 @@ def approval_request(
     own = replace(job, params={at: text for at, text in job.params.items() if at != "script"})
     is_named = bool(presenter.name(own))  # or the script would begin twice
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
-    head = joined([mentioned, f"*Approve this {noun}?*"], by=" ")
+    request = f"*Approve this {noun}?*"
+    if job.asks_owner and delivery.addressee == job.owner:
+        request = f"*May <@{job.user}> make this {noun} with your replica?*"
+    head = joined([mentioned, request], by=" ")
     facts = {label: value for label, value in presenter.details(job).items() if value}
     if replica:
         facts = {"Replica": one_line(replica), **facts}
@@ -177,6 +183,45 @@ def approval_request(
     if script:
         text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
     return Message(joined(text), blocks)
+
+
+def _made(job: Job, presenter: Presenter, *, is_public: bool) -> str:
+    name = unformatted(title(presenter.name(job))) if is_public else ""
+    what = f"“{name}”" if name else f"a {presenter.noun}"
+    return f"• <@{job.user}>: {what} · {state_word(job, presenter)} · {date(job.created_at)}"
+
+
+def made_with(
+    jobs: Sequence[Job], public: Collection[str], presenters: Presenters, *, muted: bool = False
+) -> Message:
+    """Return what others had made with an owner's replicas: a message, and a part of Home.
+
+    ``public`` has the ids of the jobs that all can read, whose names it says.
+    """
+    lines = [
+        _made(job, presenters[job.kind], is_public=job.id in public)
+        for job in jobs
+        if job.kind in presenters
+    ]
+    text = joined(["*Made with your face*", *(lines or ["Nothing yet."])], MAX_SECTION)
+    mute = button("Unmute" if muted else "Mute", MUTE, value="no" if muted else "yes")
+    return Message(text, [{**section(text), "accessory": mute}])
+
+
+def training_notice(job: Job, name: str) -> Message:
+    """Return the message to the person in the footage of a training, about a replica of a name."""
+    text = (
+        f"<@{job.user}> is training a replica of you: “{unformatted(name)}”. You own it: you can "
+        "limit who uses it, or remove it, in my *Home* tab. Don't want it? Stop it."
+    )
+    stop = confirm(
+        "Stop this training?",
+        "The replica is removed here. You may still have to delete it at the video service.",
+        yes="Stop it",
+        no="Keep it",
+    )
+    pressed = button("Stop it", STOP_TRAINING, value=job.id, confirm=stop)
+    return Message(text, [section(text), actions([pressed])])
 
 
 def _outcome(settlement: Settlement, user: str | None) -> str:

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from bot.model import Failure, Job, State
-from bot.slack.views.blocks import Json, button, confirm
+from bot.slack.views.blocks import Json, button, confirm, element, option, section
 from bot.slack.views.presenters import STOPPED, Presenter
+from bot.store import KnownReplica
 
+_MAX_MENU_ID: Final = 60
 _ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
-_MAY_GO_ON: Final = STOPPED | {Failure.TIMED_OUT}
+_MAY_GO_ON: Final = frozenset({*STOPPED, Failure.TIMED_OUT})
 
 CHECK_NOW: Final = "job_check_again"
 STOP: Final = "job_stop"
@@ -37,6 +39,12 @@ CHANGE_LIMITS: Final = "admin_limits"
 OPEN_SPENDING: Final = "admin_spending"
 CHOOSE_MONTH: Final = "admin_month"
 OPEN_LINK: Final = "open_link"
+REPLICA_MENU: Final = "replica_menu"
+"""Its values are what to do with a replica, and its id."""
+MUTE: Final = "owner_mute"
+"""Its value is "yes", or "no" to be told again."""
+STOP_TRAINING: Final = "training_stop"
+"""Its value is the job's id. The person in the footage has it."""
 MAKE_VIDEO: Final = "replica_make_video"
 """Its value is the replica's id."""
 
@@ -127,6 +135,16 @@ def approval_buttons(job: Job) -> list[Json]:
         button("Decline", DECLINE, value=pressed(job), style="danger"),
         button("Details", DETAILS, value=job.id),
     ]
+
+
+def replica_row(replica: KnownReplica, line: str, *, may_change: bool) -> Json:
+    """Return a replica with its menu; ``line`` is what is said of it, as mrkdwn."""
+    verbs = {"preview": "Preview", "use": "Use in a video", "edit": "Edit", "remove": "Remove"}
+    options = [option(text, f"{verb}:{replica.id}") for verb, text in verbs.items()]
+    menu = element("overflow", REPLICA_MENU, options=options if may_change else options[:2])
+    row = section(line)
+    # Slack takes no longer values, and two options at least.
+    return {**row, "accessory": menu} if len(replica.id) <= _MAX_MENU_ID else row
 
 
 def _ends_here(noun: str) -> str:

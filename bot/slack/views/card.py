@@ -184,8 +184,7 @@ def _failed(job: Job, retry: str | None, names: Mapping[str, str]) -> _Status:
     if job.deleted:
         emoji, more = ":wastebasket:", " at the video service"
     elif job.failure in STOPPED:
-        by_admin = job.failure is Failure.STOPPED_BY_ADMIN
-        emoji, more = ":no_entry_sign:", " by an admin" if by_admin else " following"
+        emoji, more = ":no_entry_sign:", f" {STOPPED[job.failure]}"
     elif job.failure in NOT_APPROVED:
         emoji, more = ":no_entry_sign:", decided_by(job, names)
     elif job.failure in CANCELLED:

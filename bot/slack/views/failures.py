@@ -77,9 +77,11 @@ def _meaning(job: Job, presenter: Presenter, this: str) -> str:
             return (
                 "It took far too long, so I stopped checking. It may still be created and charged."
             )
-        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED if not job.attempts:
+        case (
+            Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED | Failure.STOPPED_BY_OWNER
+        ) if not job.attempts:
             return _unapproved(job, noun)
-        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
+        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN | Failure.STOPPED_BY_OWNER:
             return "It may still be created and charged."
         case _:  # a person cancelled it, or nobody approved or said anything
             unknown = f"We don't know whether this {noun} was created"

@@ -15,7 +15,6 @@ from bot.slack.views.blocks import (
     actions,
     ago,
     brief,
-    bullets,
     button,
     context,
     cut,
@@ -49,8 +48,9 @@ from bot.store import LimitsInForce, MonthSpending, PastChange, PersonSpending, 
 
 PAGE: Final = 10
 """Jobs on a page: each has up to three blocks, and a line between it and the next."""
-MAX_REPLICAS: Final = 20
-MAX_QUESTIONS: Final = 7
+MAX_REPLICAS: Final = 12
+MAX_MADE: Final = 10
+MAX_QUESTIONS: Final = 5
 """Of each sort: three blocks each. With everything else, a view has room for these."""
 _MAX_LINE: Final = 200
 MAX_PAST: Final = 5
@@ -111,8 +111,8 @@ class HomeContent:
     page: int
     more: bool
     """Whether there are jobs after these."""
-    replicas: Sequence[str]
-    """The labels of those that everyone can use."""
+    replicas: Sequence[Json]
+    """A row for each of those that everyone can use."""
     retried: Collection[str] = ()
     """The ids of those jobs that were retried."""
     questions: Sequence[Job] = ()
@@ -121,6 +121,8 @@ class HomeContent:
     """Jobs of others that this person may approve."""
     admin: AdminContent | None = None
     """What admins see besides."""
+    made: Sequence[Json] = ()
+    """What others made with this person's replicas."""
 
 
 def home_view(content: HomeContent, presenters: Presenters, command: Callable[[str], str]) -> Json:
@@ -149,11 +151,10 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
     if turns:
         blocks += [{"type": "divider"}, actions(turns)]
     blocks.append(_heading(f"{train.capitalize()}s everyone here can use"))
-    if content.replicas:
-        items = [paragraph(words(cut(label, _MAX_LINE))) for label in content.replicas]
-        blocks.append(rich(bullets(items)))
-    else:
+    blocks += content.replicas
+    if not content.replicas:
         blocks.append(section(f"None yet. Train one, or add one with `{command(train)} add <id>`."))
+    blocks += content.made
     asked = [job for job in content.questions if job.kind in presenters]
     if asked:
         blocks.append(_heading("Questions waiting for an answer"))

@@ -130,6 +130,9 @@ NO_PRICE: Final = Price()
 # ── Who, where and how long ───────────────────────────────────────────────────────────────────
 
 
+REPLICA_REMOVED: Final = "This replica was removed here. Pick another one."
+
+
 def bound_error(outside: NotAllowed, script: str, membership: Membership, who: str) -> str:
     """Return why a request is not within a bound. ``who`` can change that."""
     match outside.bound:
@@ -139,6 +142,8 @@ def bound_error(outside: NotAllowed, script: str, membership: Membership, who: s
             return channel_sentence([], who)
         case Bound.SCRIPT:
             return too_long(script, outside.limits.max_script, who)
+        case Bound.REPLICA:
+            return REPLICA_REMOVED
 
 
 def person_sentence(membership: Membership, who: str) -> str:

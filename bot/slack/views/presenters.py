@@ -8,8 +8,12 @@ from bot.slack.views.blocks import Json
 
 CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 """The failures that say that the request was ended, not that the service failed."""
-STOPPED: Final = frozenset({Failure.STOPPED, Failure.STOPPED_BY_ADMIN})
-"""The failures that say that nobody follows it any more."""
+STOPPED: Final = {
+    Failure.STOPPED: "following",
+    Failure.STOPPED_BY_ADMIN: "by an admin",
+    Failure.STOPPED_BY_OWNER: "by the person in the footage",
+}
+"""The failures that say that nobody follows it any more, and how "stopped" goes on."""
 NOT_APPROVED: Final = {
     Failure.DECLINED: "Declined",
     Failure.NOT_APPROVED: "Not approved in time",

@@ -132,4 +132,6 @@ def _stopped(job: Job, noun: str) -> Message:
             f"<@{job.user}> an admin stopped following your {noun}. It may still be created and "
             "charged."
         )
+    elif job.failure is Failure.STOPPED_BY_OWNER:
+        text = f"<@{job.user}> the person in the footage stopped this {noun}."
     return Message(text, [section(text)])

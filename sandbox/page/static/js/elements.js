@@ -73,7 +73,7 @@ function overflow(item, block, surface) {
     "button.button.is-quiet",
     {
       type: "button",
-      "aria-label": "More",
+      "aria-label": "More actions",
       "aria-haspopup": "menu",
       "aria-expanded": "false",
       "aria-controls": menuId,

@@ -1,0 +1,562 @@
+"""A replica belongs to the person whose face it is: who says who uses it, and for how long."""
+
+from dataclasses import replace
+
+import pytest
+
+from sandbox.block_kit import Json
+from sandbox.driver import Modal, Person
+from sandbox.faults import Reset
+from sandbox.slack_objects import Message
+from tests.databases import query
+from tests.modes import on_both_engines
+from tests.world import FOOTAGE, REPLICA, World, buttons_of, offered_ids
+
+SCRIPT = "I resign, effective today."
+NOT_YOURS = "Only its owner or an admin can do that."
+REMOVED = "This replica was removed here. Pick another one."
+
+
+def offered(world: World, replica: str) -> bool:
+    return replica in [each.id for each in world.bot.store.replicas.find("", "", 99)]
+
+
+def direct(world: World, name: str) -> str:
+    return world.slack.dm(world.slack.user(name).id).id
+
+
+def told(world: World, name: str) -> list[Message]:
+    """Return what the bot has written to a person directly, oldest first."""
+    return [each for each in world.slack.messages(direct(world, name)) if each.is_from_bot]
+
+
+def labels(message: Message) -> list[str]:
+    return [each["text"]["text"] for each in buttons_of(message.blocks)]
+
+
+async def says(world: World, person: Person, text: str) -> str:
+    """Type the replica command, and return what the person is told; "" if a form opened."""
+    before = len(world.ephemerals(person))
+    assert (await person.command("/replica", text)).ok
+    await world.settle()
+    return "".join(world.ephemerals(person)[before:])
+
+
+async def change(world: World, person: Person, text: str) -> Modal:
+    """Type a command that opens a form, and return that."""
+    assert await says(world, person, text) == ""
+    assert person.modal is not None
+    return person.modal
+
+
+async def train(world: World, person: Person, owner: str) -> Message:
+    return await world.request_replica(person, {"replica_name": "Ben, office", "owner": owner})
+
+
+async def limit_to_asking(world: World, person: Person, replica: str = REPLICA) -> None:
+    await says(world, person, f"add {replica}")
+    form = await change(world, person, f"rename {replica}")
+    await form.submit({"who_may_use": "ask"})
+    assert not form.is_open
+
+
+def owner_of(world: World, replica: str) -> str | None:
+    [row] = query(world.address, f"SELECT owner FROM replicas WHERE id = '{replica}'")  # noqa: S608
+    owner: str | None = row["owner"]
+    return owner
+
+
+# ── Training ──────────────────────────────────────────────────────────────────────────────────
+
+
+@on_both_engines
+async def test_the_person_in_the_footage_owns_the_replica_and_is_told(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        form = await world.open_form(world.ana, command="/replica")
+        assert form.values["owner"] == world.ana.user.id
+        await form.close()
+        await train(world, world.ana, "ben")
+        [notice] = told(world, "ben")
+        assert f"<@{world.ana.user.id}> is training a replica of you: “Ben, office”" in notice.text
+        assert labels(notice) == ["Stop it"]
+        assert owner_of(world, world.last_replica_id()) == world.ben.user.id
+        assert not told(world, "ana")
+
+        await train(world, world.ana, "ana")
+        assert owner_of(world, world.last_replica_id()) == world.ana.user.id
+        assert not told(world, "ana")
+
+
+async def test_the_person_in_the_footage_stops_the_training(world: World) -> None:
+    card = await train(world, world.ana, "ben")
+    [notice] = told(world, "ben")
+    await world.ben.click(notice, "Stop it")
+    await world.settle()
+    await world.ben.click(notice, "Stop it")
+    await world.advance(minutes=1)
+    assert "Stopped" in world.now(card).text
+    [reply] = world.replies(card)
+    assert reply.text == f"<@{world.ana.user.id}> the person in the footage stopped this replica."
+    world.service.finish(world.last_replica_id())
+    await world.advance(hours=2)
+    form = await world.open_form(world.ana)
+    assert world.last_replica_id() not in await offered_ids(form)
+    assert "delete it there too" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
+
+
+@pytest.mark.parametrize("other", ["ana", "cleo"])
+async def test_only_the_person_in_the_footage_stops_the_training(world: World, other: str) -> None:
+    card = await train(world, world.ana, "ben")
+    [notice] = told(world, "ben")
+    await Person(world.slack, other).click(notice, "Stop it")
+    await world.settle()
+    assert "Training" in world.now(card).text
+    assert offered(world, world.last_replica_id())
+
+
+async def test_a_replica_is_trained_of_nobody_outside(world: World) -> None:
+    world.slack.add_user("eve", team="T0ELSEWHERE")
+    form = await world.open_form(world.ana, command="/replica")
+    await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"], "owner": "eve"})
+    assert form.errors == {"owner": "Pick a person who is in this workspace."}
+
+
+# ── Adding, changing, removing ────────────────────────────────────────────────────────────────
+
+
+@on_both_engines
+async def test_who_adds_a_replica_that_nobody_owns_owns_it(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.slack.user("cleo").id):
+        world.service.add_replica(REPLICA.upper(), "Anna")  # it does not mind the case of an id
+        said = await says(world, world.ana, f"add {REPLICA}")
+        assert said.endswith("is ready to use by everyone in this workspace. You own it.")
+        for typed in (REPLICA, REPLICA.upper()):
+            assert "You own it" not in await says(world, world.ben, f"add {typed}")
+        assert owner_of(world, REPLICA) == world.ana.user.id
+        assert owner_of(world, REPLICA.upper()) is None
+        assert await says(world, world.ben, f"rename {REPLICA}") == NOT_YOURS
+        assert await says(world, world.ben, f"remove {REPLICA}") == NOT_YOURS
+
+        cleo = Person(world.slack, "cleo")
+        form = await change(world, cleo, f"rename {REPLICA}")
+        await form.submit({"owner": "ben"})
+        await world.settle()
+        assert owner_of(world, REPLICA) == world.ben.user.id
+        assert await says(world, world.ana, f"remove {REPLICA}") == NOT_YOURS
+
+
+async def test_a_form_that_was_open_when_the_owner_changed_changes_nothing(
+    quiet_world: World,
+) -> None:
+    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+    async with world.running_bot(ADMIN_USERS=cleo.user.id):
+        await says(world, world.ana, f"add {REPLICA}")
+        rename = await change(world, world.ana, "rename Anna")
+        await (await change(world, cleo, "rename Anna")).submit({"owner": "ben"})
+        await rename.submit({"replica_name": "Mine"})
+        assert rename.errors == {"replica_name": NOT_YOURS}
+        remove = await change(world, world.ben, "remove Anna")
+        await (await change(world, cleo, "rename Anna")).submit({"owner": "ana"})
+        await remove.submit()
+        assert NOT_YOURS in str(remove.view.body)
+        await world.settle()
+        assert offered(world, REPLICA)
+
+
+async def test_a_replica_is_called_what_its_owner_calls_it(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    form = await change(world, world.ana, "rename Anna")
+    await form.submit({"replica_name": "Anna at home"})
+    assert not form.is_open
+    await says(world, world.ana, f"add {REPLICA}")
+    await world.advance(hours=1)
+    picker = await world.open_form(world.ben)
+    [found] = await picker.suggest("replica_id", "at home")
+    assert found["value"] == REPLICA
+    assert found["text"]["text"].startswith("Anna at home")
+
+
+@on_both_engines
+async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.add_replica(REPLICA.upper(), "Anna")
+    async with world.running_bot(VIDEO_API_LISTS="yes"):
+        await says(world, world.ana, f"add {REPLICA}")
+        await says(world, world.ana, f"default {REPLICA}")
+        world.creates_slowly()
+        card = await world.request_video(world.ben)
+        form = await change(world, world.ana, f"remove {REPLICA}")
+        said = str(form.view.body["blocks"])
+        assert "Default in channels: 1. Requests under way: 1; they go on." in said
+        assert "It still exists at the video service: delete it there too." in said
+        await form.submit()
+        assert not form.is_open
+        await world.advance(hours=3)
+        assert "Ready" in world.now(card).text  # it was under way
+
+        form = await world.open_form(world.ben)
+        assert form.values.get("replica_id") is None
+        assert REPLICA not in await offered_ids(form)
+        for pasted in (REPLICA, REPLICA.upper()):
+            await form.submit({"replica_id": pasted, "script": "Hello."})
+            assert form.errors == {"replica_id": "This replica was removed here. Pick another one."}
+        await form.close()
+        created = world.created_count()
+        assert await says(world, world.ben, f"default {REPLICA}") == REMOVED
+        removed = f"This replica was removed here. {NOT_YOURS}"
+        assert await says(world, world.ben, f"add {REPLICA}") == removed
+        assert await says(world, world.ben, f"add {REPLICA.upper()}") == removed
+        world.service.replicas[REPLICA].name = "Anna anew"  # the list has news of it
+        await world.advance(days=2)
+        form = await world.open_form(world.ben)
+        assert REPLICA not in await offered_ids(form)
+        await form.close()
+        assert world.created_count() == created
+
+        assert "You own it" in await says(world, world.ana, f"add {REPLICA}")
+        assert offered(world, REPLICA)
+
+
+async def test_a_video_is_not_created_again_with_a_removed_replica(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ben)
+    await world.advance(hours=1)
+    await (await change(world, world.ana, f"remove {REPLICA}")).submit()
+    await world.ben.click(world.questions(card)[0], "Create again")
+    await world.advance(minutes=10)
+    assert world.ephemerals(world.ben)[-1] == REMOVED
+    assert not world.service.videos
+
+
+async def test_a_channel_has_no_default_any_more(world: World) -> None:
+    await says(world, world.ana, f"default {REPLICA}")
+    form = await world.open_form(world.ana)
+    assert form.values["replica_id"] == REPLICA
+    await form.close()
+    said = await says(world, world.ana, "default none")
+    assert said == "This channel has no default replica now."
+    form = await world.open_form(world.ana)
+    assert not form.values.get("replica_id")
+
+
+async def test_a_guest_changes_no_replica(world: World) -> None:
+    world.slack.add_user("gus", guest="multi-channel", channels=["studio"])
+    await says(world, world.ana, f"add {REPLICA}")
+    gus = Person(world.slack, "gus")
+    for text in ("add r-other", f"default {REPLICA}", "default none"):
+        assert "Guests can't do that" in await says(world, gus, text)
+    for text in (f"rename {REPLICA}", f"remove {REPLICA}"):
+        assert await says(world, gus, text) == NOT_YOURS
+
+
+async def test_what_the_service_no_longer_knows_keeps_its_owner(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    anna = world.service.replicas.pop(REPLICA)
+    assert "can't find" in await says(world, world.ben, f"add {REPLICA}")
+    assert not offered(world, REPLICA)
+    world.service.replicas[REPLICA] = anna
+    await says(world, world.ben, f"add {REPLICA}")
+    assert owner_of(world, REPLICA) == world.ana.user.id
+    assert offered(world, REPLICA)
+
+
+# ── Ask me ────────────────────────────────────────────────────────────────────────────────────
+
+
+@on_both_engines
+async def test_what_others_ask_for_waits_for_the_owner(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.slack.user("cleo").id):
+        await limit_to_asking(world, world.ana)
+        card = await world.request_video(world.ben, {"script": SCRIPT})
+        [asked] = told(world, "ana")
+        who = world.ben.user.id
+        assert asked.text.startswith(f"*May <@{who}> make this video with your replica?*")
+        assert SCRIPT in str(asked.blocks)
+        assert labels(asked) == ["Approve", "Decline", "Details"]
+        assert "I asked ana to approve it." in world.now(card).text
+        for other in ("ben", "cleo"):
+            await Person(world.slack, other).click(asked, "Approve")
+        await world.advance(minutes=30)
+        assert world.created_count() == 0
+        assert (
+            "Only an approver"
+            in world.ephemerals(Person(world.slack, "cleo"), direct(world, "ana"))[-1]
+        )
+
+        for _ in range(3):
+            await world.ana.click(asked, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+        assert "Approved by ana" in world.now(card).text
+
+        # The owner's own requests need no approval.
+        await world.request_video(world.ana, {"script": "Mine."})
+        assert world.created_count() == 2
+
+
+async def test_the_owner_declines(world: World) -> None:
+    await limit_to_asking(world, world.ana)
+    card = await world.request_video(world.ben, {"script": SCRIPT})
+    [asked] = told(world, "ana")
+    await world.ana.click(asked, "Decline")
+    assert world.ana.modal is not None
+    await world.ana.modal.submit({"decline_reason": "I don't."})
+    await world.advance(minutes=5)
+    [reply] = world.replies(card)
+    assert "was declined by ana" in reply.text
+    # Who tries again asks again.
+    await world.ben.click(reply, "Edit and retry")
+    assert world.ben.modal is not None
+    await world.ben.modal.submit()
+    await world.advance(minutes=5)
+    assert len([each for each in told(world, "ana") if labels(each)]) == 1
+    await world.advance(days=8)
+    assert "Expired" in told(world, "ana")[-1].text
+    assert world.created_count() == 0
+
+
+async def test_no_other_spelling_of_the_id_gets_around_the_owner(world: World) -> None:
+    world.service.add_replica(REPLICA.upper(), "Anna")
+    await limit_to_asking(world, world.ana)
+    for typed in (REPLICA.upper(), f" {REPLICA.upper()} "):
+        await world.request_video(world.ben, {"replica_id": typed.strip(), "script": typed})
+    await world.advance(minutes=5)
+    assert world.created_count() == 0
+    assert len(told(world, "ana")) == 2
+
+
+async def test_create_again_needs_the_owner_once_more(world: World) -> None:
+    await limit_to_asking(world, world.ana)
+    card = await world.request_video(world.ben, {"script": SCRIPT})
+    world.service.faults.next("create_video", Reset())
+    await world.ana.click(told(world, "ana")[0], "Approve")
+    await world.advance(hours=1)
+    [question] = world.questions(card)
+    await world.ben.click(question, "Create again")
+    await world.advance(hours=1)
+    assert len(world.service.videos) == 0
+    assert "Waiting for approval" in world.now(card).text
+    await world.ana.click(told(world, "ana")[-1], "Approve")
+    await world.advance(hours=1)
+    assert "Ready" in world.now(card).text
+
+
+@on_both_engines
+async def test_the_owner_decides_first_and_the_approvers_then(quiet_world: World) -> None:
+    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+    async with world.running_bot(APPROVERS=cleo.user.id, APPROVAL_ABOVE="0"):
+        await limit_to_asking(world, world.ana)
+        card = await world.request_video(world.ben, {"script": SCRIPT})
+        assert not told(world, "cleo")
+        [asked] = told(world, "ana")
+        await cleo.click(asked, "Approve")
+        await world.settle()
+        assert not told(world, "cleo")
+        for _ in range(3):
+            await world.ana.click(asked, "Approve")
+        await world.advance(minutes=30)
+        assert world.created_count() == 0
+        assert "I asked cleo to approve it." in world.now(card).text
+        [second] = told(world, "cleo")
+        await world.ana.click(second, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 0
+        await cleo.click(second, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+
+
+@on_both_engines
+async def test_admins_decide_where_the_owner_cannot_be_reached(quiet_world: World) -> None:
+    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+    async with world.running_bot(ADMIN_USERS=cleo.user.id):
+        await limit_to_asking(world, world.ana)
+        world.slack.users[world.ana.user.id] = replace(world.ana.user, is_deactivated=True)
+        card = await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(hours=2)
+        [asked] = told(world, "cleo")
+        assert "I asked cleo to approve it." in world.now(card).text
+        assert world.created_count() == 0
+        await cleo.click(asked, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+
+
+@on_both_engines
+async def test_a_new_owner_is_asked_about_what_waits(quiet_world: World) -> None:
+    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+    world.slack.add_user("dora")
+    async with world.running_bot(ADMIN_USERS=cleo.user.id):
+        await limit_to_asking(world, world.ana)
+        await world.request_video(world.ben, {"script": SCRIPT})
+        form = await change(world, cleo, "rename Anna")
+        await form.submit({"owner": "dora"})
+        await world.settle()
+        [old], [new] = told(world, "ana"), told(world, "dora")
+        await world.ana.click(old, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 0
+        await Person(world.slack, "dora").click(new, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+
+
+# ── What is made with a face ──────────────────────────────────────────────────────────────────
+
+
+def made(world: World, name: str) -> list[Message]:
+    return [each for each in told(world, name) if "Made with your face" in each.text]
+
+
+async def home(world: World, person: Person) -> Modal:
+    await person.open_home()
+    await world.settle()
+    assert person.home is not None
+    return person.home
+
+
+@on_both_engines
+async def test_the_owner_is_told_once_a_day_what_was_made(quiet_world: World) -> None:
+    world, ben = quiet_world, quiet_world.ben.user.id
+    world.slack.add_channel("secret", kind="private", with_bot=True)
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(minutes=5)
+        await world.request_video(world.ben, {"script": "Psst."}, channel="secret")
+        await world.request_video(world.ana, {"script": "Mine."})
+        await world.advance(hours=1)
+        assert not made(world, "ana")
+        await world.advance(hours=24)
+        [notice] = made(world, "ana")
+        first, second = notice.text.splitlines()[1:]
+        assert first.startswith(f"• <@{ben}>: “{SCRIPT}” · Ready · <!date^")
+        assert second.startswith(f"• <@{ben}>: a video · Ready · <!date^")
+        assert "Mine" not in notice.text
+        await world.advance(hours=48)
+        assert len(made(world, "ana")) == 1
+        await world.request_video(world.ben, {"script": "Another day."})
+        await world.advance(hours=24)
+        assert len(made(world, "ana")) == 2
+        assert not made(world, "ben")
+
+
+@on_both_engines
+async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(hours=1)
+    async with world.running_bot():
+        world.slack.faults.next("chat.postMessage", Reset())
+        await world.advance(hours=25)
+    async with world.running_bot():
+        await world.advance(hours=1)
+        assert len(made(world, "ana")) == 1
+
+
+@on_both_engines
+async def test_a_muted_owner_sees_it_in_home_alone(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(hours=25)
+        [notice] = made(world, "ana")
+        await world.ben.click(notice, "Mute")  # it is his own that are muted
+        await world.request_video(world.ben, {"script": "Second."})
+        await world.advance(minutes=10)
+        await world.ana.click(notice, "Mute")
+        await world.request_video(world.ben, {"script": "Third."})
+        await world.advance(hours=50)
+        assert len(made(world, "ana")) == 1
+        shown = await home(world, world.ana)
+        for script in (SCRIPT, "Second.", "Third."):
+            assert f"<@{world.ben.user.id}>: “{script}” · Ready" in str(shown.view.body)
+        await shown.click("Unmute")
+        await world.request_video(world.ben, {"script": "Fourth."})
+        await world.advance(hours=25)
+        assert "Fourth" in made(world, "ana")[1].text
+        assert "Made with your face" not in str((await home(world, world.ben)).view.body)
+
+
+# ── See it first ──────────────────────────────────────────────────────────────────────────────
+
+
+def rows(blocks: list[Json]) -> dict[str, Json]:
+    """Return the rows of replicas in a message or a view, by what they say."""
+    return {
+        each["text"]["text"]: each
+        for each in blocks
+        if each.get("accessory", {}).get("type") == "overflow"
+    }
+
+
+async def test_a_replica_is_seen_and_used_from_home(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        [(line, row)] = rows((await home(world, world.ben)).view.body["blocks"]).items()
+        assert line == f"Anna · <@{world.ana.user.id}>"
+        assert [each["text"]["text"] for each in row["accessory"]["options"]] == [
+            "Preview",
+            "Use in a video",
+        ]
+        shown = await home(world, world.ben)
+        await shown.press(row["block_id"], "replica_menu", f"preview:{REPLICA}")
+        await world.settle()
+        assert world.ben.modal is not None
+        assert f"/files/{REPLICA}.mp4|Preview replica>" in str(world.ben.modal.view.body)
+        await world.ben.modal.close()
+        await shown.press(row["block_id"], "replica_menu", f"use:{REPLICA}")
+        assert world.ben.modal is not None
+        assert world.ben.modal.values["replica_id"] == REPLICA
+
+
+async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    form = await world.open_form(world.ben)
+    [found] = await form.suggest("replica_id")
+    assert found["text"]["text"] == "Anna"
+    await form.close()
+    world.service.add_replica("r-anna-2", "anna")
+    await says(world, world.ana, "add r-anna-2")
+    form = await world.open_form(world.ben)
+    seen = {each["text"]["text"] for each in await form.suggest("replica_id")}
+    assert seen == {f"Anna · {REPLICA}", "anna · r-anna-2"}
+
+
+async def test_the_list_has_a_menu_for_each_replica(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    for person, offered_verbs in ((world.ana, 4), (world.ben, 2)):
+        answer = await person.command("/replica", "list")
+        assert answer.message is not None
+        [(_, row)] = rows(answer.message.blocks).items()
+        assert len(row["accessory"]["options"]) == offered_verbs
+        await person.press(answer.message, row["block_id"], "replica_menu", f"use:{REPLICA}")
+        assert person.modal is not None
+        assert person.modal.values["replica_id"] == REPLICA
+        await person.modal.close()
+
+
+async def test_nothing_of_a_replica_is_shown_or_changed_by_a_forged_click(world: World) -> None:
+    world.service.add_replica("r-hidden", "Hidden")
+    await says(world, world.ana, f"add {REPLICA}")
+    answer = await world.ben.command("/replica", "list")
+    assert answer.message is not None
+    [(_, row)] = rows(answer.message.blocks).items()
+    menu = row["accessory"]["options"]
+    menu[1]["value"] = f"remove:{REPLICA}"
+    await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
+    await world.settle()
+    assert world.ben.modal is None
+    assert world.ephemerals(world.ben)[-1] == NOT_YOURS
+    menu[1]["value"] = "preview:r-hidden"
+    await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
+    await world.settle()
+    assert world.ephemerals(world.ben)[-1] == "There's no preview of this replica now."
