@@ -36,7 +36,7 @@ class State(StrEnum):
     OVERDUE = "overdue"
     """Set by a poll of a running job that is older than its schedule expects: polled rarely. Next,
     by a poll: succeeded or failed; running, if it turns out to wait for what it uses; failed, by
-    "Stop following"."""
+    "Stop waiting"."""
     SUCCEEDED = "succeeded"
     """Set once, by a poll. Final."""
     FAILED = "failed"

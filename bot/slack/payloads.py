@@ -315,11 +315,16 @@ class ShortcutPayload(_OfMessage):
 
 
 class BlockAction(_OfMessage):
-    """A button that was clicked, or an element of a modal that was changed."""
+    """A button that was clicked, what was chosen in a menu, or a changed element of a modal."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
-    value: Text = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
+    value: Text = Field(
+        default="",
+        validation_alias=AliasChoices(
+            AliasPath("actions", 0, "value"), AliasPath("actions", 0, "selected_option", "value")
+        ),
+    )
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     trigger_id: Id
     response_url: Text | None = None

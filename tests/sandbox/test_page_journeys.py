@@ -452,3 +452,31 @@ def _sent(world: PageWorld, kind: str) -> list[object]:
     """Return the requests of a kind that went from Slack to the bot."""
     shown = [world.slack.wire.shown(each) for each in world.slack.wire.exchanges]
     return [each for each in shown if str(each["about"]).startswith(kind)]
+
+
+async def test_the_menu_of_a_card_is_used_with_the_keyboard(page_world: PageWorld) -> None:
+    await page_world.request_video(page_world.ana, {"script": "Welcome to the team, Kim!"})
+    await page_world.advance(minutes=5)
+    ana = await page_world.window()
+    card = ana.card("Welcome to the team, Kim!")
+    buttons = card.locator(".actions").get_by_role("button")
+    await expect(card.locator(".actions").get_by_role("link", name="Watch")).to_be_visible()
+    await expect(buttons).to_have_count(2)  # and the link
+    more = card.get_by_role("button", name="More options")
+    await more.press("Enter")
+    await expect(more).to_have_attribute("aria-expanded", "true")
+    download, details = (
+        card.get_by_role("menuitem", name=each) for each in ("Download", "Details")
+    )
+    await expect(download).to_be_focused()
+    await expect(download).to_have_attribute("href", re.compile("^http"))
+    await ana.tab.keyboard.press("Escape")
+    await expect(more).to_be_focused()
+    await expect(details).to_be_hidden()
+    await more.press("Enter")
+    await ana.tab.keyboard.press("ArrowDown")
+    await expect(details).to_be_focused()
+    await ana.tab.keyboard.press("Enter")
+    await expect(ana.modal).to_contain_text("Request number")
+    await ana.tab.keyboard.press("Escape")
+    await expect(more).to_be_focused()

@@ -46,6 +46,7 @@ from bot.slack.views.buttons import (
     DETAILS,
     GIVE_UP,
     HAVE_ID,
+    MORE,
     OPEN_LINK,
     STOP,
     attempt_of,
@@ -78,6 +79,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.action(GIVE_UP)(partial(give_up, ctx))
     app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
     app.action(DETAILS)(partial(open_details, ctx))
+    app.action(MORE)(partial(open_details, ctx))
     app.action(HAVE_ID)(partial(open_id_form, ctx))
     app.view(_ID_FORM)(partial(submit_id, ctx))
 
@@ -307,8 +309,11 @@ async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
 
 
 async def open_details(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the details of a job."""
+    """Open the details of a job, unless a link was chosen in its menu: Slack opens that itself."""
     action = read(BlockAction, body)
+    if action.value.startswith(OPEN_LINK):
+        await ack()
+        return
     job = await find_job(ctx, action, what="see the details", reads=True)
     if job is not None:
         presenter = ctx.presenters[job.kind]

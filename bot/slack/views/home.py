@@ -178,7 +178,7 @@ def _job(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
     asked = f"{presenter.noun.capitalize()} · requested {date(job.created_at)}"
     if job.channel.startswith(("C", "G")):
         asked += f" in <#{job.channel}>"
-    buttons = card_buttons(job, presenter, is_retried=is_retried)
+    buttons = card_buttons(job, presenter, is_retried=is_retried, most=1)
     if job.state is State.UNCONFIRMED and job.asked:
         buttons = question_buttons(job, presenter)
         asked = f"We don't know whether this {presenter.noun} was created. {asked}"

@@ -110,7 +110,11 @@ class VideoPresenter:
 
     def next_steps(self, job: Job) -> Sequence[Json]:
         """Return a button that asks for its links, if there are none."""
-        return () if self.links(job) else (button("Check now", CHECK_NOW, value=job.id),)
+        return (
+            ()
+            if self.links(job)
+            else (button("Check now", CHECK_NOW, value=job.id, style="primary"),)
+        )
 
     def more_steps(self, job: Job) -> Sequence[Json]:
         """Return a button that opens the form with the same input."""
