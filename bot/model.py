@@ -32,7 +32,7 @@ class State(StrEnum):
     when the time for an answer is over."""
     RUNNING = "running"
     """Set when the id is known. Next, by a poll: succeeded, failed or overdue; failed, by "Stop
-    following"."""
+    waiting"."""
     OVERDUE = "overdue"
     """Set by a poll of a running job that is older than its schedule expects: polled rarely. Next,
     by a poll: succeeded or failed; running, if it turns out to wait for what it uses; failed, by

@@ -347,7 +347,7 @@ async def test_a_callback_is_worth_a_read_while_reads_are_limited(quiet_world: W
         await world.advance(seconds=15)
         world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
         await world.advance(seconds=30)
-        assert "asks me to wait" in world.now(card).text + world.now(other).text
+        assert "The video service is busy." in world.now(card).text + world.now(other).text
         world.service.rate_limited = None
         await world.advance(minutes=2)
         assert "is ready" in world.replies(card)[0].text

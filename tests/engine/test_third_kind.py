@@ -92,7 +92,7 @@ async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
         video = await world.request_video(world.ben)
         await world.advance(hours=5)
 
-    assert "your video" in world.replies(video)[0].text
+    assert "is ready" in world.replies(video)[0].text
     assert not any(world.replies(card) for card in cards)
     assert "a step failed" not in caplog.messages
     [logged] = [each for each in caplog.records if "unknown kind" in each.message]

@@ -453,7 +453,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     [reply] = world.replies(asking)
     assert first not in reply.text
     card = world.now(asking)
-    assert "An earlier video was created after all and may be charged too" in card.text
+    assert "An earlier video was made too. You may be charged for it" in card.text
     assert first in str(await world.details(world.ana, card))
     assert "Ready" in card.text
     assert world.posts() == [card, *world.questions(card), reply]

@@ -246,7 +246,7 @@ async def test_admins_answer_questions_that_went_to_somebody_else(quiet_world: W
         await world.advance(minutes=30)
         home = await opened(world, world.ana)
         shown = words(home)
-        assert "Questions waiting for an answer" in shown
+        assert "Waiting for your answer" in shown
         assert f"Requested by <@{world.ben.user.id}>" in shown
         assert "secret" not in shown
         assert "Questions waiting" not in words(await opened(world, world.ben))

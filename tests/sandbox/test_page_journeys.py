@@ -309,7 +309,7 @@ async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Loca
     await world.advance(minutes=16)
     await expect(card).to_contain_text("Your answer is needed")
     await ana.opens_thread(card)
-    await expect(_question(ana)).to_contain_text("We don't know whether this video was created.")
+    await expect(_question(ana)).to_contain_text("Did this video get made?")
     return card
 
 

@@ -52,7 +52,7 @@ async def test_a_question_is_answered_in_its_thread(page_world: PageWorld) -> No
     await world.advance(minutes=16)
     await ana.opens_thread(ana.card(SCRIPT))
     question = ana.replies().nth(1)
-    await expect(question).to_contain_text("We don't know whether this video was created.")
+    await expect(question).to_contain_text("Did this video get made?")
     await question.get_by_role("button", name="I found it").click()
     await ana.presses("Cancel")
     await question.get_by_role("button", name="Cancel request").click()

@@ -22,7 +22,9 @@ from bot.slack.views.blocks import (
     short_name,
     shortened,
 )
+from bot.slack.views.blocks import listed as enumerated
 from bot.slack.views.card import card
+from bot.slack.views.failures import AN_ADMIN, FOR_ADMINS
 from bot.slack.views.presenters import Presenter, Presenters
 from bot.slack.views.question import question, question_list
 from bot.slack.views.reply import reply
@@ -67,14 +69,22 @@ def compose(
         return question(delivery, job, presenter, admins, admins_first=admins_first)
     if delivery.role is Role.APPROVAL:
         return approval_request(delivery, job, presenter, approvers, replica=replica)
+    known = [said[each] for each in sorted(admins) if each in said]
+    who = enumerated(known, "or") if known else AN_ADMIN
     if delivery.role is Role.REPLY:
-        return reply(job, presenter, retry=retry, names=said)
-    return card(job, presenter, replica=replica, retry=retry, approvers=approvers, names=said)
+        return reply(job, presenter, retry=retry, names=said, who=who)
+    return card(
+        job, presenter, replica=replica, retry=retry, approvers=approvers, names=said, who=who
+    )
 
 
-def people_named(delivery: Delivery, job: Job, approvers: Collection[str] = ()) -> set[str]:
+def people_named(
+    delivery: Delivery, job: Job, approvers: Collection[str] = (), admins: Collection[str] = ()
+) -> set[str]:
     """Return the ids of those whose names a delivery says instead of mentioning them."""
     people = {job.user} if delivery.role is Role.CARD else set[str]()
+    if FOR_ADMINS & {job.held_by, job.failure}:
+        people.update(admins)
     if (approval := job.approval) is not None and delivery.role in {Role.CARD, Role.REPLY}:
         if approval.decided_by is not None:
             people.add(approval.decided_by)

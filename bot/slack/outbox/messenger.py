@@ -495,7 +495,7 @@ class Messenger:
             retry = await permalink(self._client, card, self._timings) if is_open else ""
         approvers = self._store.jobs.approvals.people(job.user)
         deadline = asyncio.get_running_loop().time() + self._timings.name_timeout.total_seconds()
-        people = people_named(delivery, job, approvers)
+        people = people_named(delivery, job, approvers, self._admins)
         message = compose(
             delivery,
             job,

@@ -97,7 +97,7 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     noun, value = presenter.noun, pressed(job)
     again = confirm(
         f"Create the {noun} again?",
-        f"If an earlier {noun} was created after all, it is charged too.",
+        f"If the earlier {noun} was made too, you're charged twice.",
         yes="Create again",
         no="Keep waiting",
     )
@@ -119,7 +119,7 @@ def list_buttons(leading: Job, jobs: Iterable[Job]) -> list[Json]:
     value = " ".join([leading.id, *map(pressed, jobs)])
     cancel = confirm(
         "Cancel all these requests?",
-        "All that are listed here and still open end. If one turns up later, its card will say so.",
+        "All open ones here end. If one turns up later, its card will say so.",
         yes="Cancel all",
         no="Keep waiting",
     )
@@ -143,7 +143,7 @@ def _ends_here(noun: str) -> str:
 
 
 def _withdraw(job: Job, noun: str) -> Json:
-    nothing = "Nothing has been created, and nothing will be charged."
+    nothing = "You won't be charged."
     ask = confirm(
         "Cancel this request?",
         _ends_here(noun) if job.attempts else nothing,

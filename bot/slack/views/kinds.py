@@ -70,7 +70,7 @@ class VideoPresenter:
         """Return its replica's id, how long it speaks, and where its background is."""
         found = {"Replica ID": job.params.get("replica_id", "")}
         if script := job.params.get("script"):
-            found["Spoken time"] = f"about {spoken(script)}"
+            found["Length"] = f"about {spoken(script)}"
         return found | {label: show_link(url) for label, url in self.given_links(job).items()}
 
     def given_links(self, job: Job) -> Mapping[str, str]:
@@ -102,7 +102,7 @@ class VideoPresenter:
 
     def ready(self, job: Job) -> str:
         """Return what to do if the service gave no link."""
-        return "" if self.links(job) else ", but the video service gave no link that I can show"
+        return "" if self.links(job) else ", but the video service gave no link"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
         """Return nothing: no sentence of the service about videos needs an explanation."""
