@@ -146,6 +146,8 @@ class Request:
     """The id of the failed job that it retries."""
     fingerprint: str | None = None
     """Two requests with the same one ask for the same; None if its kind compares none."""
+    tell_channel: bool = False
+    """Whether the channel, and not the thread alone, is told when it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +300,8 @@ class Job:
     """Of one that needs, or needed, approval."""
     copied: bool = False
     """It was in a backup that was restored: its messages may have been posted since."""
+    tell_channel: bool = False
+    """As in ``Request``."""
     visible_before: tuple[object, ...] | None = field(default=None, compare=False)
     """Of a claimed job, and what a step makes of it: what was visible when it was claimed."""
 

@@ -81,6 +81,7 @@ def job_from(row: Row) -> Job:
             erased=bool(row["erased"]),
             approval=_approval_from(row),
             copied=bool(row["copied"]),
+            tell_channel=bool(row["tell_channel"]),
         )
 
 

@@ -243,10 +243,11 @@ _ADD: Final = Query(
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
                       created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
                       retry_of, fingerprint, wait_ms, approval_asked, approval_until,
-                      counted_on)
+                      counted_on, tell_channel)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
             :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
-            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on)
+            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on,
+            :tell_channel)
     RETURNING *
     """
 )
@@ -683,6 +684,7 @@ class Jobs:
                 approval_asked=json.dumps(asked) if asked else None,
                 approval_until=to_ms(until) if asked else None,
                 counted_on=day_of(now),
+                tell_channel=int(request.tell_channel),
             )
             job = job_from(added)
             if asked:

@@ -32,7 +32,7 @@ IDS = {
 }
 BEGINNINGS = ["home_page_", "open_link_"]
 FIELDS = {
-    "/video": "replica_id script video_name background where",
+    "/video": "replica_id script video_name background where tell_channel",
     "/replica": "train_video_url consent_video_url replica_name agreed where",
 }
 UPDATED = "I was updated while this form was open."

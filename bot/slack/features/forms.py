@@ -206,6 +206,7 @@ _KEY_REFUSED: Final = (
 
 
 SCOPE: Final = "files:read"
+TELL_CHANNEL: Final = "tell_channel"
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
 _NOT_READ: Final = "I couldn't read the file from Slack. Please try again, or paste the script."
@@ -509,6 +510,7 @@ async def _stored(
         thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
         retry_of=metadata.get("retry_of"),
         fingerprint=request.fingerprint,
+        tell_channel=TELL_CHANNEL in view.fields(),
     )
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:

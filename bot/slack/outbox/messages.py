@@ -172,6 +172,13 @@ def redirect(delivery: Delivery, job: Job) -> Delivery:
     return replace(delivery, direct=True, channel=addressee(delivery, job), thread_ts=None)
 
 
+def is_broadcast(delivery: Delivery, job: Job) -> bool:
+    """Return whether a reply is shown in its channel too, and not in the thread alone."""
+    in_thread = delivery.thread_ts is not None and delivery.channel.startswith(("C", "G"))
+    is_good = delivery.role is Role.REPLY and job.state is State.SUCCEEDED
+    return job.tell_channel and is_good and in_thread
+
+
 def may_be_posted(delivery: Delivery, job: Job) -> bool:
     """Return whether a message that is not posted yet, as far as we know, may be in Slack.
 

@@ -32,6 +32,7 @@ from bot.slack.outbox.messages import (
     can_be_rewritten,
     compose,
     ended_outside,
+    is_broadcast,
     log_fields,
     may_be_posted,
     open_conversation,
@@ -224,6 +225,7 @@ class Messenger:
                 answer = await self._client.chat_postMessage(
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
+                    reply_broadcast=is_broadcast(delivery, outgoing.job) or None,
                     text=message.text,
                     blocks=message.blocks or None,
                     metadata=metadata,
