@@ -379,7 +379,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
 
     answer = await world.ana.click(world.question(asking), AGAIN)
     assert answer.dialog is not None
-    assert "it is charged too" in answer.dialog
+    assert "you're charged twice" in answer.dialog
     await world.advance(minutes=5)
 
     [reply] = world.replies(asking)
@@ -587,7 +587,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
         await world.advance(minutes=30)
 
     [reply] = world.replies(asking)
-    assert "Nobody could say" in reply.text
+    assert "I got no answer." in reply.text
     assert len(world.requests_for("create_video")) == 1
 
 

@@ -271,7 +271,7 @@ async def test_the_person_is_asked_again_after_a_day_in_a_new_message(world: Wor
     assert not labels(world.now(second))
     assert len(world.questions(card)) == 2
     [reply] = world.replies(card)
-    assert "Nobody could say" in reply.text
+    assert "I got no answer." in reply.text
     assert len(world.requests_for("create_video")) == 1
 
 

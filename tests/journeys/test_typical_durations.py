@@ -83,7 +83,7 @@ async def test_people_are_told_how_long_it_takes_once_there_is_a_history(
         await world.advance(minutes=6)
         text = world.now(card).text
         assert "Rendering is taking longer than usual. I'm still checking." in text
-        assert " (most take about 3 min)." in text
+        assert " (most take 3 min)." in text
         await world.advance(minutes=30)
         assert "Usually takes" not in (await world.details(world.ana, card)).text
         assert "most take" not in world.now(card).text

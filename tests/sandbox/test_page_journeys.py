@@ -85,7 +85,7 @@ async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: Pag
     await expect(card.get_by_role("link", name="Watch")).to_be_visible()
     await ana.opens_thread(card)
     await expect(ana.replies()).to_have_count(2)
-    await expect(ana.replies().nth(1)).to_contain_text("@ana your video is ready.")
+    await expect(ana.replies().nth(1)).to_contain_text(re.compile("@ana, “.+” is ready\\."))
     await expect(ana.replies().nth(1).get_by_role("blockquote")).to_have_text(SCRIPT)
     assert await ana.tab.evaluate("window.isSameAsEver")
 
@@ -101,7 +101,7 @@ async def test_a_reply_appears_in_a_thread_that_is_open(page_world: PageWorld) -
 
     await expect(ana.thread).to_contain_text("1 reply")
     await expect(ana.replies().nth(0)).to_contain_text("Ready")
-    await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
+    await expect(ana.replies().nth(1)).to_contain_text("” is ready")
 
 
 async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWorld) -> None:
@@ -350,7 +350,7 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
     button = _question(ana).get_by_role("button", name=AGAIN)
     await button.click()
     dialog = ana.tab.get_by_role("alertdialog", name="Create the video again?")
-    await expect(dialog).to_have_accessible_description(re.compile("it is charged too"))
+    await expect(dialog).to_have_accessible_description(re.compile("you.re charged twice"))
     await _confirms(ana, "Keep waiting")
     await expect(button).to_be_focused()
     assert not _sent(page_world, "block_actions")
@@ -480,3 +480,18 @@ async def test_the_menu_of_a_card_is_used_with_the_keyboard(page_world: PageWorl
     await expect(ana.modal).to_contain_text("Request number")
     await ana.tab.keyboard.press("Escape")
     await expect(more).to_be_focused()
+
+
+async def test_a_reply_that_is_told_to_the_channel_is_shown_there_and_in_its_thread(
+    page_world: PageWorld,
+) -> None:
+    typed = {"script": "Welcome to the team, Kim!", "tell_channel": ["yes"]}
+    await page_world.request_video(page_world.ana, typed)
+    ana = await page_world.window()
+    await expect(ana.channel.locator(":scope > li")).to_have_count(1)
+    await page_world.advance(minutes=5)
+    told = ana.card("Replied to a thread")
+    await expect(told).to_contain_text("is ready")
+    await told.get_by_role("button", name="Replied to a thread").click()
+    await expect(ana.replies()).to_have_count(2)
+    await expect(ana.replies().nth(1)).to_contain_text("is ready")

@@ -156,16 +156,21 @@ async def test_details_have_everything_for_the_person_who_asked_and_nothing_for_
     [video_id] = world.service.videos
     shown = (await world.details(world.ana, card)).text.split("\n")
     assert shown[0] == "Greeting"
-    assert shown[-1] == "A secret script."
-    assert {
+    at = shown.index("For support")
+    wanted, for_support = shown[:at], shown[at + 1 :]
+    assert wanted[-1] == "A secret script."
+    assert wanted[1:-1] == [
         "Status: Rendering",
         "Replica: Anna",
+        "Length: about 1 second",
+        "Requested: 2026-03-02 09:00 UTC",
+    ]
+    assert {
+        f"Request number: {number_of(card)}",
         f"Replica ID: {REPLICA}",
         f"Video ID: {video_id}",
         "Video service status: generating",
-        "Requested: 2026-03-02 09:00 UTC",
-        f"Request number: {number_of(card)}",
-    } <= set(shown)
+    } <= set(for_support)
 
     await world.ben.click(world.now(card), "Details")
     await world.settle()
@@ -176,6 +181,10 @@ async def test_details_have_everything_for_the_person_who_asked_and_nothing_for_
     assert video_id not in card.text
     assert number_of(card) not in world.now(card).text
     assert "Requested by ana · Replica: Anna" in world.now(card).text
+
+    await world.advance(minutes=5)
+    ended = (await world.details(world.ana, card)).text.split("\n")
+    assert "Took: 2 minutes" in ended[: ended.index("For support")]
 
 
 async def test_an_admin_sees_the_details_but_not_the_script(quiet_world: World) -> None:

@@ -231,7 +231,7 @@ def _since(job: Job) -> str:
     if job.started_at is None:
         return ""
     usual = job.typical_duration
-    most = f" (most take about {brief(usual)})" if usual is not None and job.unusual else ""
+    most = f" (most take {brief(usual)})" if usual is not None and job.unusual else ""
     return f"Started {ago(job.started_at)}{most}."
 
 

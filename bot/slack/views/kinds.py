@@ -12,6 +12,7 @@ from bot.slack.views.blocks import Json, button, link, one_line, spoken
 from bot.slack.views.buttons import ANOTHER, CHECK_NOW, MAKE_VIDEO
 from bot.slack.views.presenters import Clip, script_of
 
+REPLICA_ID: Final = "Replica ID"
 # What the service's sentences usually mean: the first pattern that matches counts.
 _ADVICE: Final = tuple(
     (re.compile(pattern), meaning)
@@ -68,7 +69,7 @@ class VideoPresenter:
 
     def details(self, job: Job) -> Mapping[str, str]:
         """Return its replica's id, how long it speaks, and where its background is."""
-        found = {"Replica ID": job.params.get("replica_id", "")}
+        found = {REPLICA_ID: job.params.get("replica_id", "")}
         if script := job.params.get("script"):
             found["Length"] = f"about {spoken(script)}"
         return found | {label: show_link(url) for label, url in self.given_links(job).items()}
