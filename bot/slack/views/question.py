@@ -63,7 +63,7 @@ def question(
         head = f"{asked} {ask(noun)}"
         body = _what_to_do(job, noun, who_else)
         small = (
-            "No answer closes this request in a few days."
+            "I'll close this request in a few days."
             if job.asked > 1
             else "I'll ask again in a day, and close this request after a week."
         )
@@ -110,7 +110,7 @@ def question_list(
             [_ASKED_BEFORE if again else "", _LOOK_FOR_EACH, who_else], MAX_SECTION, by=" "
         )
         small = (
-            "No answer closes these requests in a few days."
+            "I'll close these requests in a few days."
             if again
             else "I'll ask again in a day, and close these requests after a week."
         )
