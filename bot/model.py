@@ -33,11 +33,11 @@ class State(StrEnum):
     when the time for an answer is over."""
     RUNNING = "running"
     """Set when the id is known. Next, by a poll: succeeded, failed or overdue; failed, by "Stop
-    following"."""
+    waiting"."""
     OVERDUE = "overdue"
     """Set by a poll of a running job that is older than its schedule expects: polled rarely. Next,
     by a poll: succeeded or failed; running, if it turns out to wait for what it uses; failed, by
-    "Stop following"."""
+    "Stop waiting"."""
     SUCCEEDED = "succeeded"
     """Set once, by a poll. Final."""
     FAILED = "failed"
@@ -151,6 +151,8 @@ class Request:
     """Two requests with the same one ask for the same; None if its kind compares none."""
     owner: str | None = None
     """Of a training, the person in the footage."""
+    tell_channel: bool = False
+    """Whether the channel, and not the thread alone, is told when it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +319,8 @@ class Job:
     """The approval that it waits for is the owner's."""
     copied: bool = False
     """It was in a backup that was restored: its messages may have been posted since."""
+    tell_channel: bool = False
+    """As in ``Request``."""
     visible_before: tuple[object, ...] | None = field(default=None, compare=False)
     """Of a claimed job, and what a step makes of it: what was visible when it was claimed."""
 

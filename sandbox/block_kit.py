@@ -258,6 +258,15 @@ def _other_errors(blocks: list[Any]) -> list[str]:
         for key in ("elements", "options")
         if each.get(key) == [] and each.get("type") in _NEVER_EMPTY
     ]
+    # "Only available in overflow menus":
+    # https://docs.slack.dev/reference/block-kit/composition-objects/option-object
+    errors += [
+        f"blocks: an option of a {each.get('type')} with a url"
+        for each in objects(blocks)
+        if each.get("type") != "overflow"
+        for option in objects(each.get("options"))
+        if "url" in option
+    ]
     markdown = (str(each.get("text")) for each in top if each.get("type") == "markdown")
     if sum(map(len, markdown)) > _MARKDOWN_LENGTH:
         errors.append(f"blocks: more than {_MARKDOWN_LENGTH} characters of markdown")

@@ -28,7 +28,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 # Slack's own default for external menus.
 _MIN_QUERY_LENGTH: Final = 3
 _REQUEST_URL: Final = ContextVar[str | None]("request_url", default=None)
-_BUTTON_KEYS: Final = ("type", "action_id", "text", "value", "style", "url")
+_BUTTON_KEYS: Final = ("type", "action_id", "text", "value", "style", "url", "selected_option")
 
 
 class InvalidResponse(Exception):
@@ -194,6 +194,8 @@ def interaction(slack: SandboxSlack, user: User, kind: str, place: Channel | Non
 def find_button(blocks: list[Json], name: str) -> tuple[Json, Json]:
     """Return a button and its block, by its label or ``action_id``.
 
+    What an overflow menu offers is found by its label: the menu is returned with that chosen.
+
     Raises:
         ClientRefusal: there is no such button.
     """
@@ -205,6 +207,10 @@ def find_button(blocks: list[Json], name: str) -> tuple[Json, Json]:
                 if name in {words, element["action_id"]}:
                     return block, element
                 there.append(repr(words))
+            for option in element["options"] if element["type"] == "overflow" else []:
+                if name == option["text"]["text"]:
+                    return block, {**element, "selected_option": option}
+                there.append(repr(option["text"]["text"]))
     raise ClientRefusal(f"no button {name!r}; there are: {', '.join(there) or 'none'}")
 
 
@@ -228,7 +234,7 @@ def dialog_of(element: Json) -> str | None:
 
 
 def button_action(slack: SandboxSlack, block: Json, element: Json) -> Json:
-    """Return the action of pressing a button."""
+    """Return the action of pressing a button, or of what is chosen in an overflow menu."""
     kept: Json = {key: element[key] for key in _BUTTON_KEYS if key in element}
     return {**kept, "block_id": block["block_id"], "action_ts": action_ts(slack)}
 
@@ -243,9 +249,7 @@ def element_action(slack: SandboxSlack, block: Json, element: Json, value: objec
         return button_action(slack, block, element)
     for option in element.get("options", []) if element["type"] == "overflow" else []:
         if option.get("value") == value:
-            ids = {"action_id": element["action_id"], "block_id": block["block_id"]}
-            state = {"type": "overflow", "selected_option": option}
-            return {**state, **ids, "action_ts": action_ts(slack)}
+            return button_action(slack, block, {**element, "selected_option": option})
     raise ClientRefusal(f"{value!r} is not offered")
 
 

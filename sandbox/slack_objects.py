@@ -156,6 +156,7 @@ class Message:
 
     ``thread_ts`` is set on replies only. ``visible_to`` is the one user who sees an ephemeral
     message, and ``edited`` is when it was last edited. ``files`` are as ``files.info`` shows them.
+    A reply that ``is_broadcast`` is shown in the channel too.
     """
 
     channel: str
@@ -171,6 +172,7 @@ class Message:
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
     files: tuple[Json, ...] = ()
+    is_broadcast: bool = False
 
     @property
     def sent_at(self) -> datetime:
@@ -194,6 +196,8 @@ class Message:
             shown |= {"bot_id": BOT, "app_id": APP}
         if self.thread_ts:
             shown["thread_ts"] = self.thread_ts
+        if self.is_broadcast:  # https://docs.slack.dev/reference/events/message/thread_broadcast
+            shown["subtype"] = "thread_broadcast"
         if self.edited:
             shown["edited"] = {"user": self.user, "ts": f"{self.edited.timestamp():.6f}"}
         if with_metadata and self.metadata:

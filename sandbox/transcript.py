@@ -226,6 +226,8 @@ class _Page:
 
 
 def _label(element: Json) -> str:
+    if element["type"] == "overflow":
+        return f"⋯ {', '.join(each['text']['text'] for each in element['options'])}"
     shown = element.get("text") or element.get("placeholder") or {"text": element["type"]}
     return str(shown["text"])
 

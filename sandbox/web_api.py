@@ -77,6 +77,7 @@ def _post_message(workspace: Workspace, arguments: Json) -> Json:
     )
     _check_can_post(workspace, channel)
     text, blocks = read_content(workspace, arguments)
+    thread_ts = _parent(workspace, channel, arguments)
     message = Message(
         channel.id,
         "",
@@ -84,7 +85,10 @@ def _post_message(workspace: Workspace, arguments: Json) -> Json:
         text,
         blocks,
         is_from_bot=True,
-        thread_ts=_parent(workspace, channel, arguments),
+        thread_ts=thread_ts,
+        # "Used in conjunction with thread_ts":
+        # https://docs.slack.dev/reference/methods/chat.postMessage
+        is_broadcast=bool(thread_ts and read_flag(arguments, "reply_broadcast")),
         metadata=read_metadata(arguments),
         unfurl_links=read_flag(arguments, "unfurl_links"),
         unfurl_media=read_flag(arguments, "unfurl_media"),
@@ -165,7 +169,7 @@ def _permalink(workspace: Workspace, arguments: Json) -> Json:
 
 def _history(workspace: Workspace, arguments: Json) -> Json:
     channel = _readable_channel(workspace, arguments)
-    newest_first = workspace.messages(channel.id)[::-1]
+    newest_first = workspace.in_channel(channel.id)[::-1]
     return page(workspace, newest_first, arguments, default=_DEFAULT_PAGE)
 
 

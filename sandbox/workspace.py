@@ -196,6 +196,11 @@ class Workspace:
         """Return the messages of a channel without replies, oldest first."""
         return [each for each in self._in(channel).values() if each.thread_ts is None]
 
+    def in_channel(self, channel: str) -> list[Message]:
+        """Return what is shown in a channel, oldest first: replies too that were broadcast."""
+        there = self._in(channel).values()
+        return [each for each in there if each.thread_ts is None or each.is_broadcast]
+
     def everything(self, channel: str) -> list[Message]:
         """Return the messages of a channel with replies, oldest first."""
         return list(self._in(channel).values())

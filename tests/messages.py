@@ -90,9 +90,16 @@ def shown(message: Message) -> list[str]:
 
 def buttons(blocks: Iterable[Json]) -> list[str]:
     """Return the labels of buttons in a line."""
-    found = [each for each in objects(list(blocks)) if each.get("type") == "button"]
-    labels = " · ".join(f"[ {each['text']['text']} ]" for each in found)
-    return [labels] if labels else []
+    labels = [
+        _label(each) for each in objects(list(blocks)) if each.get("type") in {"button", "overflow"}
+    ]
+    return [" · ".join(labels)] if labels else []
+
+
+def _label(element: Json) -> str:
+    if element["type"] == "button":
+        return f"[ {element['text']['text']} ]"
+    return f"[ ⋯ {', '.join(each['text']['text'] for each in element['options'])} ]"
 
 
 def confirmations(blocks: Iterable[Json]) -> Iterator[Entry]:

@@ -16,7 +16,6 @@ from bot.app import FEATURES, Bot, running
 from bot.clock import Clock
 from bot.settings import Settings
 from bot.slack.context import Feature
-from bot.slack.views.buttons import DETAILS
 from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox import events
@@ -385,14 +384,27 @@ def _paragraphs(elements: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def number_of(card: Message) -> str:
     """Return the id of a job from its card."""
-    [number] = [each["value"] for each in buttons_of(card.blocks) if each["action_id"] == DETAILS]
+    [number] = [each["value"] for each in buttons_of(card.blocks) if _label(each) == "Details"]
     return str(number)
 
 
 def buttons_of(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the buttons among some blocks."""
+    """Return the buttons among some blocks, and what menus with dots offer."""
     found = [each for block in blocks for each in block.get("elements", [])]
-    return [each for each in found if each.get("type") == "button"]
+    return [
+        button
+        for each in found
+        for button in ([each] if each.get("type") == "button" else _offered(each))
+    ]
+
+
+def _label(button: Mapping[str, Any]) -> str:
+    return str(button["text"]["text"])
+
+
+def _offered(menu: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    options = menu["options"] if menu.get("type") == "overflow" else []
+    return [{**option, "action_id": menu["action_id"]} for option in options]
 
 
 async def offered_ids(form: Modal, query: str = "") -> list[str]:

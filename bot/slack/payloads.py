@@ -331,14 +331,13 @@ class ShortcutPayload(_OfMessage, _OfPerson):
 
 
 class BlockAction(_OfMessage, _OfPerson):
-    """A button that was clicked, or an element of a modal that was changed."""
+    """A button that was clicked, what was chosen in a menu, or a changed element of a modal."""
 
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
     value: Text = Field(
         default="",
         validation_alias=AliasChoices(
-            AliasPath("actions", 0, "value"),
-            AliasPath("actions", 0, "selected_option", "value"),  # of a menu
+            AliasPath("actions", 0, "value"), AliasPath("actions", 0, "selected_option", "value")
         ),
     )
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))

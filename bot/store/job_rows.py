@@ -83,6 +83,7 @@ def job_from(row: Row) -> Job:
             owner=optional_text(row["owner"]),
             asks_owner=bool(row["asks_owner"]),
             copied=bool(row["copied"]),
+            tell_channel=bool(row["tell_channel"]),
         )
 
 

@@ -273,11 +273,11 @@ _ADD: Final = Query(
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
                       created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
                       retry_of, fingerprint, wait_ms, approval_asked, approval_until,
-                      counted_on, owner, asks_owner)
+                      counted_on, owner, asks_owner, tell_channel)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
             :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
             :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on,
-            :owner, :asks_owner)
+            :owner, :asks_owner, :tell_channel)
     """
 )
 _LAST_TURN: Final = Query(
@@ -738,6 +738,7 @@ class Jobs(DueRows):
                 approval=Approval(asked, until) if asked else None,
                 owner=owner,
                 asks_owner=asks_owner,
+                tell_channel=request.tell_channel,
             )
             tx.all(
                 _ADD,
@@ -763,6 +764,7 @@ class Jobs(DueRows):
                 counted_on=day_of(now),
                 owner=owner,
                 asks_owner=int(asks_owner),
+                tell_channel=int(request.tell_channel),
             )
             if asked:
                 self._ask(tx, job, asked, now)

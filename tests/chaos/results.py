@@ -369,22 +369,22 @@ def _is_wrong(env: Environment, approvals: Approvals, request: UserRequest, repl
         return not good or (request.kind == "video" and not any(job in reply.text for job in good))
     if "wasn't approved" in reply.text or "was declined" in reply.text:
         return approvals.is_wrong(request, reply, was_created=bool(ends))
-    if "nothing was created" in reply.text:
+    if "You weren't charged." in reply.text:
         return bool(ends)
-    if "this attempt created nothing" in reply.text:
+    if "This try cost nothing" in reply.text:
         return not request.create_again_presses
-    if "We don't know whether" in reply.text:
+    if "I got no answer" in reply.text:
+        return False
+    if "may have been made" in reply.text:
         return request.decision != "give up"
     if "It took far too long" in reply.text:
         return None not in ends.values()
-    if "Nobody could say whether" in reply.text:
-        return False
     # Anything else is wrong, "can't find this" too: the sandbox forgets nothing.
     return "couldn't be created" not in reply.text or "error" not in ends.values()
 
 
 def _says_refused(replies: Sequence[Message]) -> bool:
-    words = ("accept this bot's key", "out of credit", "refused the request")
+    words = ("lost access", "Out of video credits", "The video service said", "refused it")
     return any(word in reply.text for reply in replies for word in words)
 
 

@@ -8,7 +8,7 @@ _FAILED: Final = ("Failed", "couldn't be created")  # on the card and in the rep
 _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
     **dict.fromkeys(("cancelled", "unanswered"), ("Cancelled", "was cancelled")),
-    **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped", "stopped following")),
+    **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped", "stopped")),
     "declined": ("Declined", "was declined"),
     "not_approved": ("Not approved in time", "wasn't approved in time"),
     "withdrawn": ("Cancelled", "was cancelled"),

@@ -76,6 +76,6 @@ def check_final_approvals(rows: Rows, slack: SandboxSlack) -> None:
 def check_final_questions(rows: Rows, slack: SandboxSlack) -> None:
     """Check that each question says how it was settled, if Slack allowed the edit."""
     for shown in _edited(rows, slack, "question"):
-        assert "We didn't know whether" in shown.text, shown.text
+        assert " get made?" in shown.text, shown.text
         assert "I found it" not in str(shown.blocks), shown.text
         assert "Answer each" not in str(shown.blocks), shown.text

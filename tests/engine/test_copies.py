@@ -116,7 +116,7 @@ async def test_a_retry_and_an_end_that_reach_both_copies_happen_once(world: Worl
         await world.advance(minutes=1)
         assert world.created_count() == 2
         again = world.replies(card)[-1]
-        body = click(world, world.now(again), "Stop following")
+        body = click(world, world.now(again), "Stop waiting")
         await asyncio.gather(*(world.at(copy, deliver(world.slack, body)) for copy in copies))
         await world.advance(minutes=1)
         assert [m.text for m in world.replies(card)[2:]] == [world.replies(card)[-1].text]

@@ -1,4 +1,4 @@
-"""An account that is out of credit: people read when the next try is, and the next form is one."""
+"""An account that is out of credit: people read whom to ask, and the next form is a try."""
 
 import re
 from datetime import datetime
@@ -7,8 +7,6 @@ from sandbox.driver import Person
 from sandbox.slack_objects import Message
 from tests.web.test_ready import check
 from tests.world import REPLICA, World
-
-NEXT_TRY = re.compile(r"Next try: <!date\^(\d+)\^[^>]*>, then every few minutes, and at once with ")
 
 
 async def ask(world: World, person: Person) -> None:
@@ -22,18 +20,25 @@ def card(world: World, number: int) -> Message:
     return world.slack.messages("studio")[number]
 
 
-async def test_who_waits_reads_when_the_next_try_is_also_after_many_of_them(world: World) -> None:
+async def test_who_waits_for_credit_reads_whom_to_ask_by_name_and_nobody_is_pinged(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
     world.service.out_of_credit = True
-    for person in (world.ana, world.ben):
-        await ask(world, person)
-    said = NEXT_TRY.search(card(world, 1).text)
-    assert said, card(world, 1).text
-    tries = len(world.requests_for("create_video"))
-    wait = int(said[1]) - world.clock.now().timestamp()
-    await world.advance(seconds=wait + 60)
-    assert len(world.requests_for("create_video")) == tries + 1
-    await world.advance(minutes=45)
-    assert "then every few minutes" in card(world, 1).text, "it stays true without an edit"
+    cleo = Person(world.slack, "cleo")
+    async with world.running_bot(ADMIN_USERS=cleo.user.id):
+        for person in (world.ana, world.ben):
+            await ask(world, person)
+        first, second = card(world, 0), card(world, 1)
+        [reply] = world.replies(first)
+        ask_cleo = "Ask cleo to top up the account."
+        assert f"Out of video credits. You weren't charged. {ask_cleo}" in reply.text
+        assert f"Out of video credits. {ask_cleo} I'll keep retrying for a day." in second.text
+        assert not second.pings
+        assert reply.pings == {world.ana.user.id}
+        tries = len(world.requests_for("create_video"))
+        await world.advance(minutes=11)
+        assert len(world.requests_for("create_video")) == tries + 1
 
 
 async def test_the_next_form_after_it_was_paid_is_sent_at_once_and_frees_those_that_wait(
@@ -44,8 +49,7 @@ async def test_the_next_form_after_it_was_paid_is_sent_at_once_and_frees_those_t
         await ask(world, person)
     await world.advance(minutes=1)
     [reply] = world.replies(card(world, 0))
-    assert "is out of credit; nothing was created" in reply.text
-    assert "a new request is sent at once" in reply.text
+    assert "Out of video credits. You weren't charged. Ask an admin to top up" in reply.text
 
     world.service.out_of_credit = False
     await ask(world, world.ana)

@@ -284,7 +284,7 @@ async def test_a_request_that_waits_for_the_end_of_an_outage_for_a_day_ends_with
         card = [each for each in world.slack.messages("studio") if "is down" in each.text][-1]
         await world.advance(hours=26)
         [reply] = world.replies(card)
-        assert "couldn't send this to the video service in time" in reply.text
+        assert "couldn't send this in time" in reply.text
 
 
 async def test_what_waits_for_the_end_of_an_outage_costs_no_work(quiet_world: World) -> None:
@@ -347,7 +347,7 @@ async def test_a_callback_is_worth_a_read_while_reads_are_limited(quiet_world: W
         await world.advance(seconds=15)
         world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
         await world.advance(seconds=30)
-        assert "asks me to wait" in world.now(card).text + world.now(other).text
+        assert "The video service is busy." in world.now(card).text + world.now(other).text
         world.service.rate_limited = None
         await world.advance(minutes=2)
         assert "is ready" in world.replies(card)[0].text

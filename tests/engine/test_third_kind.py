@@ -41,7 +41,7 @@ async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
     spoken = {"replica_id": REPLICA, "script": "Coming soon."}
     assert create.body == {"video_name": "Spring", **spoken}
     [reply] = world.replies(card)
-    assert "your trailer “Spring” is ready" in reply.text
+    assert "“Spring” is ready" in reply.text
     assert "is ready: curtain up." in reply.text
     assert "|Show>" in reply.text
     assert reply.pings == {world.ana.user.id}
@@ -53,7 +53,7 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     world.service.faults.next("create_video", Reset(done=True))
     card = await _cuts(world)
     await world.advance(minutes=16)
-    assert "whether this trailer was created" in world.now(card).text
+    assert "Did this trailer get made?" in world.now(card).text
     [video_id] = world.service.videos
 
     await world.ana.click(world.question(card), "I found it")
@@ -92,7 +92,7 @@ async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
         video = await world.request_video(world.ben)
         await world.advance(hours=5)
 
-    assert "your video" in world.replies(video)[0].text
+    assert "is ready" in world.replies(video)[0].text
     assert not any(world.replies(card) for card in cards)
     assert "a step failed" not in caplog.messages
     [logged] = [each for each in caplog.records if "unknown kind" in each.message]
@@ -103,7 +103,7 @@ async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
 
     for card in cards:
         [reply] = world.replies(card)
-        assert "your trailer" in reply.text
+        assert "” is ready" in reply.text
     assert len(world.service.videos) == 3
 
 

@@ -370,7 +370,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
 
     answer = await world.ana.click(world.question(asking), AGAIN)
     assert answer.dialog is not None
-    assert "it is charged too" in answer.dialog
+    assert "you're charged twice" in answer.dialog
     await world.advance(minutes=5)
 
     [reply] = world.replies(asking)
@@ -444,7 +444,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     [reply] = world.replies(asking)
     assert first not in reply.text
     card = world.now(asking)
-    assert "An earlier video was created after all and may be charged too" in card.text
+    assert "An earlier video was made too. You may be charged for it" in card.text
     assert first in str(await world.details(world.ana, card))
     assert "Ready" in card.text
     assert world.posts() == [card, *world.questions(card), reply]
@@ -578,7 +578,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
         await world.advance(minutes=30)
 
     [reply] = world.replies(asking)
-    assert "Nobody could say" in reply.text
+    assert "I got no answer." in reply.text
     assert len(world.requests_for("create_video")) == 1
 
 

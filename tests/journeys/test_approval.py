@@ -120,7 +120,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
     [reply] = world.replies(card)
     name, ana, ben = "Welcome &lt;@U1&gt; to the team!", world.ana.user.id, world.ben.user.id
     assert reply.text == (
-        f"<@{ana}> your video “{name}” was declined by ben.\n"
+        f"<@{ana}>, “{name}” was declined by ben.\n"
         "“Too long, ask &lt;@U1&gt; &amp; &lt;!channel&gt; first” Nothing was created."
     )
     assert labels(reply) == ["Edit and retry"]
@@ -343,14 +343,14 @@ async def test_home_shows_what_waits_to_who_asked_and_to_approvers(world: World)
     assert "Waiting for approval" in mine
     assert "Cancel request" in mine
     assert "Approve" not in mine
-    assert "Requests waiting for your approval" in theirs
+    assert "Waiting for your approval" in theirs
     await world.ben.home.click("Details")
     assert world.ben.modal is not None
     assert "We are glad" in str(world.ben.modal.view.body)
     await world.ben.modal.close()
     await world.ben.home.click("Approve")
     await world.advance(minutes=5)
-    assert "waiting for your approval" not in str(world.ben.home.view.body)
+    assert "Waiting for your approval" not in str(world.ben.home.view.body)
     assert "Ready" in str(world.ana.home.view.body)
     assert "Requested by ana · Approved by ben" in world.now(card).text
 

@@ -59,10 +59,10 @@ async def test_no_other_button_of_a_request_that_waits_creates_it(world: World) 
     async with world.running_bot(ADMIN_USERS=ana.user.id, **settings(world)):
         card, asked = await ask(world)
         [job] = query(world.address, "SELECT id FROM jobs")
-        body, id_ = click(world, world.now(card), "Details"), job["id"].encode()
+        body, id_ = click(world, world.now(card), "Cancel request"), job["id"].encode()
         for value in (id_, id_ + b"%3A0", id_ + b"%3A1"):
             for action in OTHERS:
-                forged = body.replace(b"job_details", action.encode()).replace(id_, value)
+                forged = body.replace(b"approval_withdraw", action.encode()).replace(id_, value)
                 assert forged != body
                 await deliver(world.slack, forged)
         await world.advance(minutes=5)
@@ -103,6 +103,6 @@ async def test_nobody_is_told_that_nothing_was_created_since_a_backup(
         await world.advance(minutes=5)
         shown = world.now(card).text
         assert "Nothing was created" not in shown
-        assert "may have been approved and created since then." in shown
+        assert "may have been approved and made since." in shown
         assert world.created_count() == 1
         assert len(world.replies(card)) == 1

@@ -266,6 +266,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
     form = world.ana.modal
     assert form is not None
     assert form.values == {
+        "tell_channel": [],
         "replica_id": REPLICA,
         "script": "A secret script.",
         "video_name": "Kept",

@@ -141,6 +141,32 @@ async def test_a_question_can_be_answered_in_home(world: World) -> None:
     assert "already been settled" in str(world.ana.modal.view.body)
 
 
+async def test_what_waits_for_the_reader_comes_first_in_home(quiet_world: World) -> None:
+    world = quiet_world
+    cleo = Person(world.slack, "cleo").user.id
+    async with world.running_bot(APPROVERS=f"{world.ana.user.id} {cleo}", APPROVAL_ABOVE="0"):
+        await opened(world, world.ana)
+        for person in (world.ben, world.ana):
+            await world.request_video(person, {"script": f"Of {person.user.name}."})
+        await world.advance(minutes=1)
+        shown = words(world.ana.home)
+        order = ["Waiting for your approval", "Of ben.", "Your requests", "Of ana."]
+        assert sorted(order, key=shown.index) == order
+
+
+async def test_a_question_comes_before_newer_requests_in_home(world: World) -> None:
+    await opened(world, world.ana)
+    world.service.faults.next("create_video", CannedResponse(500))
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Doubtful."})
+    await world.advance(minutes=30)
+    await world.request_video(world.ana, {"script": "Newer."})
+    await world.advance(minutes=1)
+    shown = words(world.ana.home)
+    order = ["Waiting for your answer", "Doubtful.", "Your requests", "Newer."]
+    assert sorted(order, key=shown.index) == order
+
+
 async def test_buttons_of_home_work_like_those_of_cards(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(422))
     await world.request_video(world.ana, {"script": "Hello, once more."})
@@ -246,7 +272,7 @@ async def test_admins_answer_questions_that_went_to_somebody_else(quiet_world: W
         await world.advance(minutes=30)
         home = await opened(world, world.ana)
         shown = words(home)
-        assert "Questions waiting for an answer" in shown
+        assert "Waiting for your answer" in shown
         assert f"Requested by <@{world.ben.user.id}>" in shown
         assert "secret" not in shown
         assert "Questions waiting" not in words(await opened(world, world.ben))

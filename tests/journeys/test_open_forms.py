@@ -24,7 +24,7 @@ IDS = {
     """,
     "shortcut": "video_from_message video_from_anywhere",
     "action": """
-        job_check_again job_stop job_details job_have_id job_create_again job_give_up
+        job_check_again job_stop job_details job_more job_have_id job_create_again job_give_up
         questions_answer questions_cancel approval_approve approval_decline approval_withdraw
         video_retry replica_retry video_another replica_make_video use_as_script
         home_create home_train admin_limits admin_spending admin_month video_background
@@ -34,7 +34,7 @@ IDS = {
 }
 BEGINNINGS = ["home_page_", "open_link_"]
 FIELDS = {
-    "/video": "replica_id script video_name background where",
+    "/video": "replica_id script video_name background where tell_channel",
     "/replica": "train_video_url consent_video_url replica_name owner agreed where",
 }
 UPDATED = "I was updated while this form was open."

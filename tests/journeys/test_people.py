@@ -87,7 +87,7 @@ async def test_a_button_pressed_by_a_person_of_another_organisation_does_nothing
     await world.settle()
     assert ONLY_HERE in private_texts(world, sam)
     assert world.created_count() == 0
-    assert "We don't know whether" in world.now(card).text
+    assert "Did this video get made?" in world.now(card).text
 
 
 async def test_the_picker_offers_nothing_to_a_person_of_another_organisation(
@@ -146,7 +146,7 @@ async def test_on_enterprise_grid_people_of_other_organisations_are_refused(
     assert ONLY_HERE in answer.message.text
     assert ONLY_HERE in " ".join(form.errors.values())
     assert all(ONLY_HERE in text for text in world.ephemerals(sam))
-    assert "We don't know whether" in world.now(card).text
+    assert "Did this video get made?" in world.now(card).text
     assert world.created_count() == 0
 
 

@@ -18,7 +18,7 @@ from tests.modes import on_both_engines
 from tests.world import REPLICA, World, is_question, number_of
 
 SCRIPTS = ("One.", "Two.", "Three.", "Four.")
-ASKS = "We don't know whether these 4 videos were created."
+ASKS = "Did these 4 videos get made?"
 LIST_BUTTONS = ["Answer each", "Cancel all"]
 DONE = "None of these needs an answer now."
 
@@ -116,7 +116,7 @@ async def test_a_question_that_comes_later_is_listed_by_an_edit(world: World) ->
     assert (edited.ts, edited.thread_ts) == (message.ts, first.ts)
     assert lines(edited) == ["One.", "Two."]
     assert labels(edited) == LIST_BUTTONS
-    assert "these 2 videos were" in edited.text
+    assert "these 2 videos get made?" in edited.text
 
 
 async def test_each_person_is_asked_in_a_message_of_their_own(world: World) -> None:
@@ -147,7 +147,7 @@ async def test_a_replica_and_a_video_are_asked_about_together(world: World) -> N
     await world.request_replica(world.ana, {"replica_name": "Kim"})
     message, _ = await asked(world, "One.")
 
-    assert "these 2 replicas and videos were created" in message.text
+    assert "these 2 replicas and videos get made?" in message.text
 
 
 async def test_without_callbacks_the_admins_are_asked_first_about_all(quiet_world: World) -> None:
@@ -192,7 +192,7 @@ async def test_a_question_that_is_settled_elsewhere_is_settled_in_the_list(world
     [video, *_] = [v for v in world.service.videos.values() if v.script == "Two."]
     await world.service.call_back(video.video_id)
     await settled(world, minutes=5)
-    assert "Two. · turned up after all" in lines(world.now(message))
+    assert "Two. · turned up" in lines(world.now(message))
     assert labels(world.now(message)) == LIST_BUTTONS
 
     await world.ana.open_home()
@@ -224,7 +224,7 @@ async def test_the_leading_question_may_be_settled_first_and_others_follow(world
     await world.ana.click(edited, "Cancel all")
     await settled(world)
     end = world.now(edited)
-    assert "We didn't know whether these 3 videos were created." in end.text
+    assert "Did these 3 videos get made?" in end.text
     assert DONE in end.text
     assert not labels(end)
     assert not end.pings
@@ -467,7 +467,7 @@ async def test_a_leading_question_that_is_settled_before_its_post_lists_the_othe
 
     [message] = questions(world)
     [other] = set(script.values()) - {script[leading]}
-    assert lines(message) == [other, f"{script[leading]} · turned up after all"]
+    assert lines(message) == [other, f"{script[leading]} · turned up"]
 
 
 @pytest.mark.parametrize("fault", NOT_POSTED)

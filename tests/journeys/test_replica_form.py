@@ -142,7 +142,7 @@ async def test_a_form_shows_that_the_service_refuses_our_key_and_keeps_its_input
 ) -> None:
     world.service.key_revoked = True
     card = await world.request_replica(world.ben)
-    assert "doesn't accept this bot's key" in world.replies(card)[0].text
+    assert "I've lost access to the video service." in world.replies(card)[0].text
     assert "Usually" not in world.replies(card)[0].text
 
     form = await _opens(world, SENT_OFF)

@@ -65,7 +65,7 @@ async def test_a_callback_brings_the_one_reply_of_a_training_at_once(
     [callback] = world.service.callbacks
     assert reply.sent_at == callback.at
     assert reply.pings == {world.ana.user.id}
-    assert "your replica “Kim &lt;b&gt;” is ready" in reply.text
+    assert "“Kim &lt;b&gt;” is ready" in reply.text
     assert f"/files/{world.last_replica_id()}.mp4|Preview replica" in reply.text
     assert "Ready" in _text(world, card)
     assert world.posts() == [world.now(card), reply]
@@ -330,7 +330,7 @@ async def _is_asked(world: World, *, made: bool) -> Message:
     card = await world.request_replica(world.ana, {"replica_name": "Kim"})
     await world.advance(minutes=16)
     asking = world.now(card)
-    assert "We don't know whether this replica was created" in asking.text
+    assert "Did this replica get made?" in asking.text
     return asking
 
 
@@ -395,7 +395,7 @@ async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
     await world.service.call_back(first)
     await world.advance(hours=5)
 
-    assert "An earlier replica was created after all" in _text(world, asking)
+    assert "An earlier replica was made too" in _text(world, asking)
     [reply] = world.replies(asking)
     assert first not in str(reply.blocks)
     form = await world.open_form(world.ben)

@@ -50,7 +50,7 @@ async def test_a_retry_goes_into_the_thread_of_its_card_which_links_to_it_and_ha
     await world.advance(minutes=5)
     _, again, ending = world.replies(card)
     assert "Ready" in world.now(again).text
-    assert "your video “Greeting” is ready" in ending.text
+    assert "“Greeting” is ready" in ending.text
     assert ending.pings == {world.ana.user.id}
     edits = len(world.calls("chat.update"))
     await world.advance(hours=1)

@@ -56,8 +56,8 @@ async def test_the_reply_says_where_the_rest_of_a_long_transcript_is(filed: Worl
     await with_file(world, LONG.encode())
     await world.advance(minutes=10)
     card, reply, *_ = world.posts()
-    assert "The whole transcript is under *Details*" in reply.text
-    assert "The whole transcript is under *Details*" in str(reply.blocks)
+    assert "The rest is under *Details*" in reply.text
+    assert "The rest is under *Details*" in str(reply.blocks)
     await world.ana.click(world.now(card), "Details")
     assert world.ana.modal is not None
     assert "".join(quoted(world.ana.modal.view.body["blocks"])) == LONG
@@ -78,20 +78,27 @@ async def test_details_of_a_script_that_no_form_has_room_for_show_its_beginning(
     assert "This is the beginning. The whole script doesn't fit here." in str(details)
 
 
-async def test_the_whole_of_a_transcript_is_in_the_reply_where_a_message_has_room_for_it(
+async def test_the_reply_has_300_characters_of_the_script_so_that_the_link_is_not_buried(
     filed: World,
 ) -> None:
     world = filed
     for script in ("A short sentence. " * 480 + "The end.", "🎬 " * 2990 + "The end."):
         await with_file(world, script.encode())
         await world.advance(minutes=10)
-        reply = world.posts()[-1]
-        pieces = quoted(reply.blocks)
+        card, reply = world.posts()[-2:]
+        [piece] = quoted(reply.blocks)
+        assert script.startswith(piece.removesuffix("…"))
+        assert 250 < len(piece.encode("utf-16-le")) // 2 <= 300
+        assert "The rest is under *Details*" in str(reply.blocks)
+        assert "The rest is under *Details*" in reply.text
+        shown = await world.details(world.ana, card)
+        pieces = quoted(shown.body["blocks"])
         assert "".join(pieces) == script
-        assert all(piece.endswith(" ") for piece in pieces[:-1]), "words are not parted"
-        assert "The whole transcript" not in str(reply.blocks)
-        # Screen readers read the text, which has room for the beginning.
-        assert "The whole transcript is under *Details*" in reply.text
+        assert all(each.endswith(" ") for each in pieces[:-1]), "words are not parted"
+    await with_file(world, b"A" * 300)
+    await world.advance(minutes=10)
+    assert quoted(world.posts()[-1].blocks) == ["A" * 300]
+    assert "The rest" not in world.posts()[-1].text
     assert not [call for call in world.slack.calls if call.error]
 
 

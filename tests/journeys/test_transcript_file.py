@@ -104,17 +104,6 @@ async def test_a_transcript_that_the_reply_holds_is_no_file(filed: World) -> Non
     assert not world.calls(GET_URL)
 
 
-async def test_a_transcript_is_a_file_where_slack_takes_the_reply_only_as_text(
-    filed: World,
-) -> None:
-    world = filed
-    await asks(world, "A short sentence. " * 480 + "The end.")
-    world.slack.faults.next("chat.postMessage", refusal("msg_blocks_too_long"))
-    await world.advance(minutes=5)
-    assert "The whole transcript is under *Details*" in world.posts()[1].text
-    assert content(world, one_file(world)).endswith("The end.")
-
-
 async def test_the_file_goes_where_the_reply_went(filed: World) -> None:
     world = filed
     await asks(world)
@@ -265,7 +254,7 @@ async def test_without_the_scopes_the_reply_says_where_the_transcript_is(
     async with world.running_bot(MAX_SCRIPT="20000"):
         await world.advance(minutes=10)
     _, reply = world.posts()
-    assert "The whole transcript is under *Details*" in reply.text
+    assert "The rest is under *Details*" in reply.text
     assert not world.calls(GET_URL)
 
 

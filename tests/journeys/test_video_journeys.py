@@ -229,7 +229,7 @@ async def test_a_refused_request_quotes_the_service(world: World) -> None:
     card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)
-    assert "nothing was created" in reply.text
+    assert "You weren't charged." in reply.text
     assert "The script has &lt;bad&gt; words in it" in reply.text
     await world.advance(days=1)
     assert len(world.requests_for("create_video")) == 1
@@ -270,7 +270,7 @@ async def test_a_create_call_fails_after_a_day_without_the_service(
         await world.advance(hours=2)
 
     [reply] = world.replies(card)
-    assert "couldn't send this to the video service in time" in reply.text
+    assert "couldn't send this in time" in reply.text
     assert "Failed" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
 
@@ -287,8 +287,8 @@ async def test_a_refused_key_is_reported_in_the_thread_and_logged_once(
     card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)
-    assert "doesn't accept this bot's key" in reply.text
-    assert "nothing was created" in reply.text
+    assert "I've lost access to the video service." in reply.text
+    assert "You weren't charged." in reply.text
 
     form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this."})
@@ -307,11 +307,11 @@ async def test_an_account_without_credit_is_reported_in_the_thread_and_logged_on
     card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)
-    assert "out of credit" in reply.text
-    assert "nothing was created" in reply.text
+    assert "Out of video credits." in reply.text
+    assert "You weren't charged." in reply.text
 
     waiting = await world.request_video(world.ben)
-    assert "out of credit" in world.now(waiting).text
+    assert "Out of video credits." in world.now(waiting).text
     assert not world.replies(waiting)
     refusals = [each for each in caplog.records if "refuses new work" in each.message]
     assert len(refusals) == 1

@@ -70,12 +70,12 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
     assert "! That link isn't reachable from the internet" in shown.out
 
     def times(line: str) -> int:
-        return len(re.findall(rf"^      {re.escape(line)}$", shown.out, re.MULTILINE))
+        return len(re.findall(rf"^      {line}$", shown.out, re.MULTILINE))
 
-    assert times("@ana your video is ready.") == 1
-    assert times("@ben your video is ready.") == 2
-    assert times("@ana your video couldn't be created.") == 1
-    assert times("@ben your replica is ready to use by everyone in this workspace.") == 1
+    assert times(r"@ana, .+ is ready\.") == 1
+    assert times(r"@ben, .+ is ready\.") == 2
+    assert times(r"@ana, .+ couldn't be created\.") == 1
+    assert times(r"@ben, .+ is ready to use by everyone in this workspace\.") == 1
     # Quotation marks and arrows are not in that character set.
     assert re.search(r"by callback: .Welcome to the team, Kim!. is ready", shown.out)
     assert re.search(r"by polling, without a callback: .Our numbers for .* is ready", shown.out)

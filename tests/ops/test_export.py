@@ -208,7 +208,7 @@ async def test_an_export_has_the_host_of_a_link_and_no_more(world: World) -> Non
     link = "https://cdn.example.com/v.mp4?X-Amz-Signature=abc123"
     card = await world.request_video(world.ana)
     await world.advance(seconds=30)
-    await world.ana.click(world.now(card), "Stop following")
+    await world.ana.click(world.now(card), "Stop waiting")
 
     def spoil(tx: Transaction) -> None:
         tx.all(Query("UPDATE jobs SET reason = :reason"), reason=f"No file at {link}")

@@ -92,8 +92,14 @@ async def _shows_message_menu(ana: Window) -> None:
     await expect(ana.tab.get_by_role("menuitem", name="Make a video from this")).to_be_visible()
 
 
+async def _shows_menu_of_card(ana: Window) -> None:
+    await ana.card("Kim's first day").get_by_role("button", name="More options").first.click()
+    await expect(ana.tab.get_by_role("menuitem", name="Details")).to_be_visible()
+
+
 async def _shows_details(ana: Window) -> None:
-    await ana.card("Kim's first day").get_by_role("button", name="Details").first.click()
+    await _shows_menu_of_card(ana)
+    await ana.tab.get_by_role("menuitem", name="Details").click()
     await expect(ana.modal).to_be_visible()
 
 
@@ -158,6 +164,7 @@ _CHANNEL: Final[dict[str, _View]] = {
     "people": (_shows_people, "#composer"),
     "shortcuts": (_shows_shortcuts, "#composer"),
     "menu of a message": (_shows_message_menu, "#messages"),
+    "menu of a card": (_shows_menu_of_card, "#messages"),
 }
 _MODALS: Final[dict[str, _View]] = {
     "details": (_shows_details, "#modal"),

@@ -85,7 +85,7 @@ async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: Pag
     await expect(card.get_by_role("link", name="Watch")).to_be_visible()
     await ana.opens_thread(card)
     await expect(ana.replies()).to_have_count(2)
-    await expect(ana.replies().nth(1)).to_contain_text("@ana your video is ready.")
+    await expect(ana.replies().nth(1)).to_contain_text(re.compile("@ana, “.+” is ready\\."))
     await expect(ana.replies().nth(1).get_by_role("blockquote")).to_have_text(SCRIPT)
     assert await ana.tab.evaluate("window.isSameAsEver")
 
@@ -101,7 +101,7 @@ async def test_a_reply_appears_in_a_thread_that_is_open(page_world: PageWorld) -
 
     await expect(ana.thread).to_contain_text("1 reply")
     await expect(ana.replies().nth(0)).to_contain_text("Ready")
-    await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
+    await expect(ana.replies().nth(1)).to_contain_text("” is ready")
 
 
 async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWorld) -> None:
@@ -309,7 +309,7 @@ async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Loca
     await world.advance(minutes=16)
     await expect(card).to_contain_text("Your answer is needed")
     await ana.opens_thread(card)
-    await expect(_question(ana)).to_contain_text("We don't know whether this video was created.")
+    await expect(_question(ana)).to_contain_text("Did this video get made?")
     return card
 
 
@@ -350,7 +350,7 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
     button = _question(ana).get_by_role("button", name=AGAIN)
     await button.click()
     dialog = ana.tab.get_by_role("alertdialog", name="Create the video again?")
-    await expect(dialog).to_have_accessible_description(re.compile("it is charged too"))
+    await expect(dialog).to_have_accessible_description(re.compile("you.re charged twice"))
     await _confirms(ana, "Keep waiting")
     await expect(button).to_be_focused()
     assert not _sent(page_world, "block_actions")
@@ -452,3 +452,46 @@ def _sent(world: PageWorld, kind: str) -> list[object]:
     """Return the requests of a kind that went from Slack to the bot."""
     shown = [world.slack.wire.shown(each) for each in world.slack.wire.exchanges]
     return [each for each in shown if str(each["about"]).startswith(kind)]
+
+
+async def test_the_menu_of_a_card_is_used_with_the_keyboard(page_world: PageWorld) -> None:
+    await page_world.request_video(page_world.ana, {"script": "Welcome to the team, Kim!"})
+    await page_world.advance(minutes=5)
+    ana = await page_world.window()
+    card = ana.card("Welcome to the team, Kim!")
+    buttons = card.locator(".actions").get_by_role("button")
+    await expect(card.locator(".actions").get_by_role("link", name="Watch")).to_be_visible()
+    await expect(buttons).to_have_count(2)  # and the link
+    more = card.get_by_role("button", name="More options")
+    await more.press("Enter")
+    await expect(more).to_have_attribute("aria-expanded", "true")
+    download, details = (
+        card.get_by_role("menuitem", name=each) for each in ("Download", "Details")
+    )
+    await expect(download).to_be_focused()
+    await expect(download).to_have_attribute("href", re.compile("^http"))
+    await ana.tab.keyboard.press("Escape")
+    await expect(more).to_be_focused()
+    await expect(details).to_be_hidden()
+    await more.press("Enter")
+    await ana.tab.keyboard.press("ArrowDown")
+    await expect(details).to_be_focused()
+    await ana.tab.keyboard.press("Enter")
+    await expect(ana.modal).to_contain_text("Request number")
+    await ana.tab.keyboard.press("Escape")
+    await expect(more).to_be_focused()
+
+
+async def test_a_reply_that_is_told_to_the_channel_is_shown_there_and_in_its_thread(
+    page_world: PageWorld,
+) -> None:
+    typed = {"script": "Welcome to the team, Kim!", "tell_channel": ["yes"]}
+    await page_world.request_video(page_world.ana, typed)
+    ana = await page_world.window()
+    await expect(ana.channel.locator(":scope > li")).to_have_count(1)
+    await page_world.advance(minutes=5)
+    told = ana.card("Replied to a thread")
+    await expect(told).to_contain_text("is ready")
+    await told.get_by_role("button", name="Replied to a thread").click()
+    await expect(ana.replies()).to_have_count(2)
+    await expect(ana.replies().nth(1)).to_contain_text("is ready")

@@ -67,7 +67,7 @@ async def test_where_the_bot_may_not_post_the_answer_is_a_direct_message(
     card = ana.card(SCRIPT[:20])
     await expect(card).to_contain_text("I couldn't post in")
     await ana.opens_thread(card)
-    await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
+    await expect(ana.replies().nth(1)).to_contain_text("” is ready")
     assert not page_world.slack.messages("vault")
 
 

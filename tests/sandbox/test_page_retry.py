@@ -1,4 +1,4 @@
-"""Retries, questions and *Stop following* on the sandbox's page, in a real browser."""
+"""Retries, questions and *Stop waiting* on the sandbox's page, in a real browser."""
 
 import pytest
 from playwright.async_api import expect
@@ -33,12 +33,12 @@ async def test_a_retry_is_found_from_the_card_it_retries_and_followed_no_longer(
     await expect(retry).to_contain_text("Rendering")
     assert len(ana.tab.context.pages) == 1
 
-    await retry.get_by_role("button", name="Stop following").click()
-    confirm = ana.tab.get_by_role("alertdialog", name="Stop following this video?")
-    await confirm.get_by_role("button", name="Keep following").click()
+    await retry.get_by_role("button", name="Stop waiting").click()
+    confirm = ana.tab.get_by_role("alertdialog", name="Stop waiting for this video?")
+    await confirm.get_by_role("button", name="Keep waiting").click()
     await expect(retry).to_contain_text("Rendering")
-    await retry.get_by_role("button", name="Stop following").click()
-    await confirm.get_by_role("button", name="Stop following").click()
+    await retry.get_by_role("button", name="Stop waiting").click()
+    await confirm.get_by_role("button", name="Stop waiting").click()
     await world.settle()
     await expect(retry).not_to_contain_text("Rendering")
 
@@ -52,7 +52,7 @@ async def test_a_question_is_answered_in_its_thread(page_world: PageWorld) -> No
     await world.advance(minutes=16)
     await ana.opens_thread(ana.card(SCRIPT))
     question = ana.replies().nth(1)
-    await expect(question).to_contain_text("We don't know whether this video was created.")
+    await expect(question).to_contain_text("Did this video get made?")
     await question.get_by_role("button", name="I found it").click()
     await ana.presses("Cancel")
     await question.get_by_role("button", name="Cancel request").click()

@@ -29,6 +29,10 @@ def button(**more: object) -> Json:
     return {"type": "button", "text": plain("Press"), "action_id": "press", **more}
 
 
+def overflow(*options: Json, **more: object) -> Json:
+    return {"type": "overflow", "action_id": "more", "options": list(options), **more}
+
+
 def actions(*elements: Json, **more: object) -> Json:
     return {"type": "actions", "elements": list(elements), **more}
 
@@ -62,6 +66,7 @@ CONFIRM = {
     "deny": plain("No"),
 }
 CHOICE = {"type": "static_select", "options": [option("one"), option("two")]}
+LINK = {**option("link"), "url": "https://example.com/a.mp4"}
 VIDEO = {
     "type": "video",
     "title": plain("Welcome"),
@@ -99,6 +104,9 @@ GOOD_MESSAGES: dict[str, list[dict[str, Any]]] = {
     "a video": [VIDEO],
     "markdown": [{"type": "markdown", "text": "# Title"}],
     "a menu": [actions({**CHOICE, "action_id": "menu"})],
+    "an overflow menu of one": [actions(overflow(option()))],
+    "an overflow menu of five": [actions(overflow(*[option()] * 4, LINK, confirm=CONFIRM))],
+    "an overflow menu beside words": [section(accessory=overflow(option(), LINK))],
     "the same action in two blocks": [actions(button()), actions(button())],
     "fifty blocks": [section()] * 50,
 }
@@ -134,6 +142,18 @@ BAD_MESSAGES: dict[str, Any] = {
     "an option with a long value": [
         actions({**CHOICE, "options": [{**option(), "value": "a" * 151}]})
     ],
+    "an overflow menu without options": [actions(overflow())],
+    "an overflow menu of six": [actions(overflow(*[option()] * 6))],
+    "an overflow menu in a context": [{"type": "context", "elements": [overflow(option())]}],
+    "an overflow menu with mrkdwn": [actions(overflow({"text": mrkdwn(), "value": "a"}))],
+    "an overflow menu with a long text": [actions(overflow({**LINK, "text": plain("a" * 76)}))],
+    "an overflow menu with a long value": [actions(overflow({**LINK, "value": "a" * 151}))],
+    "an overflow menu with a long link": [
+        actions(overflow({**LINK, "url": f"https://example.com/{'a' * 3000}"}))
+    ],
+    "an overflow menu to nowhere": [actions(overflow({**LINK, "url": "/videos/1"}))],
+    "an overflow menu with a primary one": [actions(overflow({**LINK, "style": "primary"}))],
+    "a menu with a link": [actions({**CHOICE, "action_id": "menu", "options": [LINK]})],
     "an image without alt_text": [{"type": "image", "image_url": "https://example.com/a.png"}],
     "a video without title": [{key: VIDEO[key] for key in VIDEO if key != "title"}],
     "51 blocks": [section()] * 51,

@@ -76,7 +76,7 @@ async def test_a_deleted_video_is_told_as_deleted_on_card_reply_and_status(
     await world.advance(minutes=10)
 
     [reply] = world.replies(card)
-    assert "your video “Hello, world.” was deleted at the video service." in reply.text
+    assert "“Hello, world.” was deleted at the video service." in reply.text
     for told in (world.now(card).text, reply.text):
         assert told.casefold().count("deleted") == 1, "it is said once"
         assert "couldn't be created" not in told

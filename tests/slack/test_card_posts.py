@@ -120,7 +120,7 @@ async def test_a_request_that_waits_for_the_service_is_a_card_that_says_so(world
     waits = CannedResponse(429, "", {"Retry-After": "20"})
     world.service.faults.next("create_video", waits)
     card = await world.request_video(world.ana)
-    assert "The video service asks me to wait." in card.text
+    assert "The video service is busy." in card.text
     await world.advance(minutes=5)
     assert "Ready" in world.now(card).text
 

@@ -33,13 +33,13 @@ from bot.slack.views.blocks import (
     link,
     one_line,
 )
-from bot.slack.views.buttons import DETAILS, STOP
+from bot.slack.views.buttons import MORE, STOP
 from bot.slack.views.card import card
 from bot.slack.views.reply import reply
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
 from sandbox.faults import CannedResponse
-from tests.world import REPLICA, World
+from tests.world import REPLICA, World, buttons_of
 
 ANA, BEN = "U0ANA", "U0BEN"
 NAMES = {ANA: "Ana Lima", BEN: "Ben Okafor"}
@@ -76,9 +76,8 @@ def failed(failure: Failure, reason: str = "", **changes: Any) -> Job:  # noqa: 
 
 
 def buttons(message: Message) -> dict[str, dict[str, Any]]:
-    """Return the buttons of a message by their labels."""
-    found = [each for each in objects(message.blocks) if each.get("type") == "button"]
-    return {each["text"]["text"]: each for each in found}
+    """Return the buttons of a message, and what its menu offers, by their labels."""
+    return {each["text"]["text"]: dict(each) for each in buttons_of(message.blocks)}
 
 
 # Replicas
@@ -296,7 +295,7 @@ def test_slack_accepts_any_status(job: Job, snapshot: Snapshot | None, unread: s
 def test_a_card_can_be_checked_again_only_when_it_is_overdue(job: Job) -> None:
     offered = {each["action_id"] for each in buttons(card(job, PRESENTERS[job.kind])).values()}
     assert (STOP in offered) == (job.state in {State.RUNNING, State.OVERDUE})
-    assert DETAILS in offered
+    assert MORE in offered
 
 
 def test_a_link_is_shown_only_when_the_video_is_ready(subtests: pytest.Subtests) -> None:

@@ -29,9 +29,9 @@ def asked_with(admins: list[str], **changes: object) -> str:
 
 def test_a_question_says_what_happened_and_what_to_do() -> None:
     message = compose(OWED, ASKED, PRESENTERS)
-    assert message.text.startswith(f"<@{ANA}> *We don't know whether this video was created.*\n")
-    assert "The video service gave no clear answer" in message.text
-    assert "No account there?" not in message.text, "there is nobody else to ask"
+    assert message.text.startswith(f"<@{ANA}> *Did this video get made?*\n")
+    assert "We never got a confirmation." in message.text
+    assert "No access?" not in message.text, "there is nobody else to ask"
     assert list(buttons(message)) == [
         "I found it",
         "Create again",
@@ -41,8 +41,8 @@ def test_a_question_says_what_happened_and_what_to_do() -> None:
 
 
 def test_the_admins_who_can_answer_too_are_named() -> None:
-    assert f"No account there? <@{BEN}> can answer too." in asked_with([BEN, ANA])
-    assert "<@U1>, <@U2> and <@U3> can answer too." in asked_with(["U3", "U1", "U2"])
+    assert f"No access? Ask <@{BEN}>." in asked_with([BEN, ANA])
+    assert "Ask <@U1>, <@U2> or <@U3>." in asked_with(["U3", "U1", "U2"])
     assert "Ask <@U1> or <@U2>." in asked_with(["U1", "U2"], direct=True)
 
 
@@ -51,7 +51,7 @@ def test_without_callbacks_the_first_question_is_for_the_admins_who_can_see_it()
         return question(owed, job, PRESENTER, admins, admins_first=True)
 
     first = asked(OWED, ASKED, BEN, "U1")
-    assert first.text.startswith(f"<@{BEN}> and <@U1> *We don't know")
+    assert first.text.startswith(f"<@{BEN}> and <@U1> *Did this video")
     assert pings(first) == {"U1", BEN}
     assert "I asked the admins first" in first.text
     assert "The person who asked can answer too." in first.text
@@ -63,7 +63,7 @@ def test_without_callbacks_the_first_question_is_for_the_admins_who_can_see_it()
         asked(replace(OWED, channel="D1"), ASKED, BEN),
         asked(replace(OWED, channel=ANA, direct=True), ASKED, BEN),
     ):
-        assert other.text.startswith(f"<@{ANA}> *We don't know")
+        assert other.text.startswith(f"<@{ANA}> *Did this video")
 
 
 def test_a_settled_question_says_how_and_has_no_buttons(subtests: pytest.Subtests) -> None:
@@ -72,7 +72,7 @@ def test_a_settled_question_says_how_and_has_no_buttons(subtests: pytest.Subtest
             with subtests.test(user=user, settlement=settlement):
                 settled = replace(OWED, settled_as=settlement, settled_by=user)
                 message = question(settled, ASKED, PRESENTER, [BEN])
-                assert "We didn't know whether this video was created." in message.text
+                assert "Did this video get made?" in message.text
                 assert message.text.endswith(".")
                 assert not buttons(message)
                 assert ANA not in message.text
@@ -122,5 +122,5 @@ def test_a_request_that_was_asked_about_before_is_listed_once() -> None:
     other = replace(ASKED, id="8")
     settled = replace(OWED, settled_as=Settlement.CREATED_AGAIN)
     message = compose(settled, ASKED, PRESENTERS, listed=[(OWED, other), (OWED, ASKED)])
-    assert "these 2 videos were created" in message.text
+    assert "*Did these 2 videos get made?*" in message.text
     assert "again." not in message.text.split("Please")[0]

@@ -68,7 +68,7 @@ async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
         stopped = await world.request_video(world.ana, {"script": "Five."})
         await world.advance(seconds=30)
         for _ in range(2):
-            await world.ben.click(world.now(stopped), "Stop following")
+            await world.ben.click(world.now(stopped), "Stop waiting")
         expected = [
             ("created_again", ben, number_of(asking), "video", ""),
             ("found", ana, number_of(asking), "video", made),
@@ -99,7 +99,7 @@ async def test_what_cannot_be_recorded_is_not_done(world: World) -> None:
         lambda tx: tx.all(Query(f"CREATE TEMP TRIGGER refusal {refusal}"))
     )
 
-    await world.ana.click(world.now(card), "Stop following")
+    await world.ana.click(world.now(card), "Stop waiting")
     await world.settle()
 
     assert [job["state"] for job in world.query("SELECT state FROM jobs")] == ["running"]

@@ -136,7 +136,7 @@ async def test_a_file_that_may_be_shared_since_the_backup_is_not_shared_twice(
         await world.advance(hours=2)
         assert texts(world) == before
         assert shared(world) == [file]
-        assert "The whole transcript is under *Details*" in before[-2]
+        assert "The rest is under *Details*" in before[-2]
 
 
 async def test_where_the_bot_may_not_look_what_may_be_posted_is_posted_again(

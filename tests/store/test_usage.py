@@ -137,7 +137,7 @@ async def test_a_request_that_may_have_cost_money_keeps_counting_whoever_ends_it
         await lost(world)
         stopped = await world.request_video(world.ana)
         await world.advance(seconds=30)
-        await world.ana.click(world.now(stopped), "Stop following")
+        await world.ana.click(world.now(stopped), "Stop waiting")
         for _ in range(3):  # nobody answers the question, which is asked again
             world.clock.set(world.clock.now() + timedelta(days=4))
             await world.settle()

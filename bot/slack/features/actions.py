@@ -37,6 +37,7 @@ from bot.slack.views.blocks import (
     quotes,
     rich,
     section,
+    span,
     title,
     words,
 )
@@ -46,10 +47,12 @@ from bot.slack.views.buttons import (
     DETAILS,
     GIVE_UP,
     HAVE_ID,
+    MORE,
     OPEN_LINK,
     STOP,
     attempt_of,
 )
+from bot.slack.views.kinds import REPLICA_ID
 from bot.slack.views.limits import (
     REPLICA_REMOVED,
     limit_sentence,
@@ -74,11 +77,12 @@ _BEGINNING: Final = "This is the beginning. The whole script doesn't fit here."
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons."""
     app.action(CHECK_NOW)(partial(check_now, ctx))
-    app.action(STOP)(partial(stop_following, ctx))
+    app.action(STOP)(partial(stop_waiting, ctx))
     app.action(CREATE_AGAIN)(partial(create_again, ctx))
     app.action(GIVE_UP)(partial(give_up, ctx))
     app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
     app.action(DETAILS)(partial(open_details, ctx))
+    app.action(MORE)(partial(open_details, ctx))
     app.action(HAVE_ID)(partial(open_id_form, ctx))
     app.view(_ID_FORM)(partial(submit_id, ctx))
 
@@ -122,7 +126,7 @@ async def _show_soon(
     await ctx.show_notice(trigger_id, message)
 
 
-async def stop_following(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def stop_waiting(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """End a job that the service works on, unless the button belongs to an earlier attempt."""
     action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
@@ -316,8 +320,11 @@ async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
 
 
 async def open_details(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the details of a job."""
+    """Open the details of a job, unless a link was chosen in its menu: Slack opens that itself."""
     action = read(BlockAction, body)
+    if action.value.startswith(OPEN_LINK):
+        await ack()
+        return
     job = await find_job(ctx, action, what="see the details", reads=True)
     if job is not None:
         presenter = ctx.presenters[job.kind]
@@ -343,18 +350,23 @@ def details(
     """
     own = reader == job.user or approves
     links = presenter.given_links(job) if approves else {}
+    elsewhere = {*links, REPLICA_ID}
     facts: list[Fact] = [
         ("Status", state_word(job, presenter)),
         ("Replica", replica),
-        *((label, text) for label, text in presenter.details(job).items() if label not in links),
-        *facts_of(job.snapshot, presenter, job, own=True),
-        ("Created by earlier attempts", ", ".join(job.orphaned_ids)),
+        *((at, text) for at, text in presenter.details(job).items() if at not in elsewhere),
         ("Requested", job.created_at),
         *_approval_of(job),
         ("Usually takes", usually(job)),
+        ("Took", _took(job)),
+    ]
+    for_support: list[Fact] = [
+        ("Request number", job.id),
+        (REPLICA_ID, presenter.replica_id(job) or ""),
+        *facts_of(job.snapshot, presenter, job, own=True),
+        ("Made by earlier tries", ", ".join(job.orphaned_ids)),
         *([("Started", job.started_at)] if job.started_at is not None else []),
         *([("Ended", job.ended_at)] if job.ended_at is not None else []),
-        ("Request number", job.id),
     ]
     name = title(presenter.name(job)) if own else ""
     blocks = [rich(paragraph(words(name, bold=True)))] if name else []
@@ -362,13 +374,21 @@ def details(
         paragraph(words(f"{label}: ", bold=True), linked(url, url)) for label, url in links.items()
     ]
     blocks.append(rich(bullets([*whole, *rows(facts)])))
+    support = [rich(paragraph(words("For support", bold=True)), bullets(rows(for_support)))]
     if own and (script := script_of(job, job.snapshot)):
-        # The whole of it, if it fits: the closing reply has room for the beginning of a long one.
+        # The whole of it, if it fits: the closing reply has room for its beginning.
         blocks += quotes(script)
-        while len(json.dumps(blocks)) > _MAX_BLOCKS:
+        while len(json.dumps([*blocks, *support])) > _MAX_BLOCKS:
             blocks[-2:] = [section(_BEGINNING)]
     heading = f"{presenter.noun.capitalize()} details"
-    return modal(_DETAILS_VIEW, heading, close="Close", blocks=blocks)
+    return modal(_DETAILS_VIEW, heading, close="Close", blocks=[*blocks, *support])
+
+
+def _took(job: Job) -> str:
+    """Return how long a job took at the service; "" if it still goes on, or never began."""
+    if job.started_at is None or job.ended_at is None:
+        return ""
+    return span(job.ended_at - job.started_at)
 
 
 def _approval_of(job: Job) -> list[Fact]:

@@ -206,6 +206,7 @@ _CORRECTED: Final = (
     "this again."
 )
 SCOPE: Final = "files:read"
+TELL_CHANNEL: Final = "tell_channel"
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
 _NOT_READ: Final = "I couldn't read the file. Please try again, or paste the script."
@@ -523,6 +524,7 @@ async def _stored(
         retry_of=metadata.get("retry_of"),
         fingerprint=request.fingerprint,
         owner=request.owner,
+        tell_channel=TELL_CHANNEL in view.fields(),
     )
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:

@@ -28,6 +28,7 @@ from bot.slack.context import (
 from bot.slack.errors import translated
 from bot.slack.features.actions import find_failed, find_job, retry_metadata
 from bot.slack.features.forms import (
+    TELL_CHANNEL,
     JobRequest,
     Metadata,
     ReplicaCheck,
@@ -115,7 +116,7 @@ _MORE_BOXES: Final = tuple(f"script_{number}" for number in range(2, 15))
 
 Slack takes up to 40,000 characters: https://docs.slack.dev/reference/methods/chat.postMessage.
 """
-_MORE_FIELDS: Final = frozenset({"script_file", *LINK_FIELDS, *_MORE_BOXES})
+_MORE_FIELDS: Final = frozenset({"script_file", TELL_CHANNEL, *LINK_FIELDS, *_MORE_BOXES})
 MAKE_ANOTHER: Final = "Make a new one"
 """The button of such a form."""
 
@@ -280,7 +281,8 @@ async def make_another(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 def _fields_for(user: str, job: Job) -> dict[str, str]:
     """Return the input of a job that a user sees: a script, only if they typed it."""
     shown = job.params if user == job.user else ("replica_id", "video_name")
-    return {name: value for name, value in job.params.items() if name in shown}
+    told = {TELL_CHANNEL: "yes"} if job.tell_channel else {}
+    return {name: value for name, value in job.params.items() if name in shown} | told
 
 
 def _kept_script(fields: Mapping[str, str], job: Job) -> Mapping[str, str]:
@@ -557,7 +559,7 @@ def draw_form(
         elif link and at not in metadata.get("links", {}):
             unused = f"Not used unless you choose “{_CHOICES[at]}”."
             blocks.append(link_field(at, label, unused, link, optional=True))
-    blocks.append(where_field(ctx, fields.get("where")))
+    blocks += [where_field(ctx, fields.get("where")), _tell_field(chosen=TELL_CHANNEL in fields)]
     return form(
         CALLBACK_ID,
         "Create a video",
@@ -648,6 +650,14 @@ def _background_field(chosen: str) -> Json:
         initial_option=options[chosen],
     )
     return field("background", "Background", buttons, reports=True)
+
+
+def _tell_field(*, chosen: bool) -> Json:
+    tell = option("Also tell the channel", "yes")
+    box = element(
+        "checkboxes", TELL_CHANNEL, options=[tell], initial_options=[tell] if chosen else None
+    )
+    return field(TELL_CHANNEL, "When it's ready", box, optional=True)
 
 
 # Each keystroke offers up to 99 replicas, mostly those that the last one offered.

@@ -39,7 +39,7 @@ from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
 from bot.slack.scopes import FILE_SCOPES
 from bot.slack.views.blocks import title
 from bot.slack.views.presenters import Presenters
-from bot.slack.views.reply import FILE_COMMENT, file_name, shows_all
+from bot.slack.views.reply import FILE_COMMENT, file_name, needs_file
 from bot.store import Outgoing, Store
 from bot.timings import Timings
 
@@ -126,7 +126,7 @@ class Uploads(Outbox):
         roles = []
         if self._videos is not None and presenter.clip(job) is not None:
             roles.append(Role.CLIP)
-        if not shows_all(job, presenter, text_only=bool(posted.rewrites)):
+        if needs_file(job, presenter):
             roles.append(Role.TRANSCRIPT)
         return [role for role in roles if self._can_share(role, posted.channel)]
 

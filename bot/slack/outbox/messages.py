@@ -22,7 +22,9 @@ from bot.slack.views.blocks import (
     short_name,
     shortened,
 )
+from bot.slack.views.blocks import listed as enumerated
 from bot.slack.views.card import card
+from bot.slack.views.failures import AN_ADMIN, FOR_ADMINS
 from bot.slack.views.limits import NO_PRICE, Price
 from bot.slack.views.presenters import Presenter, Presenters
 from bot.slack.views.question import question, question_list
@@ -77,14 +79,22 @@ def compose(
         if made:
             return made_with(made, public, presenters)
         return training_notice(job, presenter.name(job))
+    known = [said[each] for each in sorted(admins) if each in said]
+    who = enumerated(known, "or") if known else AN_ADMIN
     if delivery.role is Role.REPLY:
-        return reply(job, presenter, retry=retry, names=said)
-    return card(job, presenter, replica=replica, retry=retry, approvers=approvers, names=said)
+        return reply(job, presenter, retry=retry, names=said, who=who)
+    return card(
+        job, presenter, replica=replica, retry=retry, approvers=approvers, names=said, who=who
+    )
 
 
-def people_named(delivery: Delivery, job: Job, approvers: Collection[str] = ()) -> set[str]:
+def people_named(
+    delivery: Delivery, job: Job, approvers: Collection[str] = (), admins: Collection[str] = ()
+) -> set[str]:
     """Return the ids of those whose names a delivery says instead of mentioning them."""
     people = {job.user} if delivery.role is Role.CARD else set[str]()
+    if FOR_ADMINS & {job.held_by, job.failure}:
+        people.update(admins)
     if (approval := job.approval) is not None and delivery.role in {Role.CARD, Role.REPLY}:
         if approval.decided_by is not None:
             people.add(approval.decided_by)
@@ -173,6 +183,13 @@ def addressee(delivery: Delivery, job: Job) -> str:
 def redirect(delivery: Delivery, job: Job) -> Delivery:
     """Return the delivery as a direct message to the user who asked."""
     return replace(delivery, direct=True, channel=addressee(delivery, job), thread_ts=None)
+
+
+def is_broadcast(delivery: Delivery, job: Job) -> bool:
+    """Return whether a reply is shown in its channel too, and not in the thread alone."""
+    in_thread = delivery.thread_ts is not None and delivery.channel.startswith(("C", "G"))
+    is_good = delivery.role is Role.REPLY and job.state is State.SUCCEEDED
+    return job.tell_channel and is_good and in_thread
 
 
 def may_be_posted(delivery: Delivery, job: Job) -> bool:

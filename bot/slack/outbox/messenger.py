@@ -33,6 +33,7 @@ from bot.slack.outbox.messages import (
     can_be_rewritten,
     compose,
     ended_outside,
+    is_broadcast,
     log_fields,
     may_be_posted,
     people_named,
@@ -246,6 +247,7 @@ class Messenger(Outbox):
                 answer = await self._client.chat_postMessage(
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
+                    reply_broadcast=is_broadcast(delivery, outgoing.job) or None,
                     text=message.text,
                     blocks=message.blocks or None,
                     metadata=metadata,
@@ -520,9 +522,9 @@ class Messenger(Outbox):
             is_open = card.ts is not None and not card.direct
             retry = await permalink(self._client, card, self._timings) if is_open else ""
         approvers = self._store.jobs.approvals.people(job.user)
-        people, limits = people_named(delivery, job, approvers), self._store.limits
+        people = people_named(delivery, job, approvers, self._admins)
+        limits, until = self._store.limits, deadline(self._timings.name_timeout)
         used = limits.used_in_month(self._clock.now())
-        until = deadline(self._timings.name_timeout)
         made: list[Job] = []
         if self._day_ends(outgoing) is not None:
             made = await self._store.jobs.list_of_day(job)

@@ -270,6 +270,15 @@ def button(
     )
 
 
+def menu(action_id: str, options: Iterable[Json]) -> Json:
+    """Return a button with three dots and up to five options behind it.
+
+    Slack reports each of them, links too:
+    https://docs.slack.dev/reference/block-kit/block-elements/overflow-menu-element
+    """
+    return {"type": "overflow", "action_id": action_id, "options": list(options)}
+
+
 def confirm(title: str, text: str, *, yes: str, no: str) -> Json:
     """Return a question that Slack asks before it reports a button."""
     return {
@@ -338,9 +347,9 @@ def element(kind: str, action_id: str, *, placeholder: str = "", **more: object)
     )
 
 
-def option(text: str, value: str) -> Json:
-    """Return something to choose."""
-    return {"text": plain(text, 75), "value": value}
+def option(text: str, value: str, url: str | None = None) -> Json:
+    """Return something to choose; in a menu of a message, Slack opens a link."""
+    return _given(text=plain(text, 75), value=value, url=url)
 
 
 def _given(**values: object) -> Json:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bot.model import Failure, Job, State
-from bot.slack.views.blocks import Json, button, confirm, element, option, section
+from bot.slack.views.blocks import Json, button, confirm, element, menu, option, section
 from bot.slack.views.presenters import STOPPED, Presenter
 from bot.store import KnownReplica
 
@@ -16,6 +16,8 @@ _MAY_GO_ON: Final = frozenset({*STOPPED, Failure.TIMED_OUT})
 CHECK_NOW: Final = "job_check_again"
 STOP: Final = "job_stop"
 DETAILS: Final = "job_details"
+MORE: Final = "job_more"
+"""A menu: the value of *Details* is the job's id, that of a link begins with ``OPEN_LINK``."""
 HAVE_ID: Final = "job_have_id"
 CREATE_AGAIN: Final = "job_create_again"
 GIVE_UP: Final = "job_give_up"
@@ -49,11 +51,15 @@ MAKE_VIDEO: Final = "replica_make_video"
 """Its value is the replica's id."""
 
 
-def card_buttons(job: Job, presenter: Presenter, *, is_retried: bool = False) -> list[Json]:
-    """Return the buttons of a card."""
+def card_buttons(
+    job: Job, presenter: Presenter, *, is_retried: bool = False, most: int = 2
+) -> list[Json]:
+    """Return the ``most`` important buttons of a job, and a menu: nothing in it costs money."""
+    links = [*presenter.links(job).items()][1:]
+    behind = [option(label, f"{OPEN_LINK}_{at}", url) for at, (label, url) in enumerate(links)]
     return [
-        *_state_buttons(job, presenter, is_retried=is_retried),
-        button("Details", DETAILS, value=job.id),
+        *_state_buttons(job, presenter, is_retried=is_retried)[:most],
+        menu(MORE, [*behind, option("Details", job.id)]),
     ]
 
 
@@ -67,7 +73,7 @@ def reply_buttons(job: Job, presenter: Presenter, *, is_retried: bool = False) -
 
 
 def _state_buttons(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
-    check_now = button("Check now", CHECK_NOW, value=job.id)
+    check_now = button("Check now", CHECK_NOW, value=job.id, style="primary")
     match job.state:
         case State.WAITING_FOR_APPROVAL:
             return [_withdraw(job, presenter.noun)]
@@ -76,17 +82,20 @@ def _state_buttons(job: Job, presenter: Presenter, *, is_retried: bool) -> list[
         case State.OVERDUE:
             return [check_now, _stop(job, presenter.noun)]
         case State.SUCCEEDED:
-            links = [
-                button(label, f"{OPEN_LINK}_{at}", url=url)
-                for at, (label, url) in enumerate(presenter.links(job).items())
+            steps = presenter.next_steps(job)
+            style = None if steps else "primary"
+            best = [
+                button(label, f"{OPEN_LINK}_0", url=url, style=style)
+                for label, url in [*presenter.links(job).items()][:1]
             ]
-            return [*links, *presenter.next_steps(job), *presenter.more_steps(job)]
+            return [*steps, *best, *presenter.more_steps(job)]
         case State.FAILED:
-            retry = button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style="primary")
-            may_retry = not job.erased and not is_retried
-            # It may have gone on at the service.
+            # It may have gone on at the service: then a retry may be a second one to pay.
             may_check = job.failure in _MAY_GO_ON and job.remote_id is not None
-            return [*([retry] if may_retry else []), *([check_now] if may_check else [])]
+            style = None if may_check else "primary"
+            retry = button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style=style)
+            may_retry = not job.erased and not is_retried
+            return [*([check_now] if may_check else []), *([retry] if may_retry else [])]
         case _:
             return []
 
@@ -96,7 +105,7 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     noun, value = presenter.noun, pressed(job)
     again = confirm(
         f"Create the {noun} again?",
-        f"If an earlier {noun} was created after all, it is charged too.",
+        f"If the earlier {noun} was made too, you're charged twice.",
         yes="Create again",
         no="Keep waiting",
     )
@@ -118,7 +127,7 @@ def list_buttons(leading: Job, jobs: Iterable[Job]) -> list[Json]:
     value = " ".join([leading.id, *map(pressed, jobs)])
     cancel = confirm(
         "Cancel all these requests?",
-        "All that are listed here and still open end. If one turns up later, its card will say so.",
+        "All open ones here end. If one turns up later, its card will say so.",
         yes="Cancel all",
         no="Keep waiting",
     )
@@ -152,7 +161,7 @@ def _ends_here(noun: str) -> str:
 
 
 def _withdraw(job: Job, noun: str) -> Json:
-    nothing = "Nothing has been created, and nothing will be charged."
+    nothing = "You won't be charged."
     ask = confirm(
         "Cancel this request?",
         _ends_here(noun) if job.attempts else nothing,
@@ -164,12 +173,12 @@ def _withdraw(job: Job, noun: str) -> Json:
 
 def _stop(job: Job, noun: str) -> Json:
     ask = confirm(
-        f"Stop following this {noun}?",
-        f"I'll stop checking it. The {noun} may still be created and charged.",
-        yes="Stop following",
-        no="Keep following",
+        f"Stop waiting for this {noun}?",
+        "It may still be created, and you may be charged.",
+        yes="Stop waiting",
+        no="Keep waiting",
     )
-    return button("Stop following", STOP, value=pressed(job), confirm=ask)
+    return button("Stop waiting", STOP, value=pressed(job), confirm=ask)
 
 
 def pressed(job: Job) -> str:

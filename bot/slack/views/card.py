@@ -31,10 +31,15 @@ from bot.slack.views.blocks import (
     words,
 )
 from bot.slack.views.buttons import card_buttons
-from bot.slack.views.failures import CONTACT_ACCOUNT, KEY_REFUSED, OUT_OF_CREDIT, explanation
+from bot.slack.views.failures import (
+    AN_ADMIN,
+    LOST_ACCESS,
+    OUT_OF_CREDIT,
+    explanation,
+    remedy,
+)
 from bot.slack.views.presenters import (
     CANCELLED,
-    CONTACT_OPERATOR,
     NOT_APPROVED,
     STOPPED,
     Presenter,
@@ -66,6 +71,7 @@ def card(
     retry: str | None = None,
     approvers: Collection[str] = (),
     names: Mapping[str, str] = NO_NAMES,
+    who: str = AN_ADMIN,
 ) -> Message:
     """Return the status card of a job.
 
@@ -79,12 +85,13 @@ def card(
         retry: if the job was retried, the link to that card, or "" if there is none.
         approvers: the ids of those who can approve it.
         names: the names of people by their ids, as mrkdwn.
+        who: the admins, in plain text.
     """
     noun, name = presenter.noun.capitalize(), title(presenter.name(job))
-    status = _status(job, presenter, replica, retry, approvers=approvers, names=names)
+    status = _status(job, presenter, replica, retry, approvers=approvers, names=names, who=who)
     word = status.word or state_word(job, presenter)
     bar, figures = _progress(job, presenter)
-    why = explanation(job, presenter, this="this message")
+    why = explanation(job, presenter, this="this message", who=who)
     blocks = [
         rich(paragraph(words(name or noun, bold=True))),
         section(
@@ -129,6 +136,7 @@ def _status(
     *,
     approvers: Collection[str],
     names: Mapping[str, str],
+    who: str,
 ) -> _Status:
     waiting, running = ":hourglass:", ":hourglass_flowing_sand:"
     match job.state:
@@ -138,13 +146,9 @@ def _status(
             line = waiting_for_approval(asked, approvers, names, again=again) if asked else ""
             return _Status(":raised_hand:", line=line)
         case State.QUEUED | State.CREATING if job.held_by is not None:
-            return _Status(waiting, line=_held(job))
+            return _Status(waiting, line=_held(job, who))
         case State.QUEUED | State.CREATING if job.unreachable:
-            return _Status(
-                waiting,
-                line="I can't send this right now. I'll keep trying; you don't need to do "
-                "anything.",
-            )
+            return _Status(waiting, line="I can't send this right now. I'll keep trying.")
         case State.QUEUED | State.CREATING:
             return _Status(waiting, word="Sending your request…")
         case State.UNCONFIRMED:
@@ -161,7 +165,7 @@ def _status(
         case State.RUNNING:
             return _running(job, presenter, running)
         case State.OVERDUE:
-            line = "This is taking far longer than usual. I'll keep checking now and then."
+            line = "This is taking far longer than usual. I'll keep checking."
             return _Status(":turtle:", line=line)
         case State.SUCCEEDED:
             ready = presenter.ready(job)
@@ -196,48 +200,38 @@ def _failed(job: Job, retry: str | None, names: Mapping[str, str]) -> _Status:
 
 def _unconfirmed(job: Job, noun: str) -> str:
     if not job.asked:
-        why = ", so that nobody pays twice" if job.asked_at is None else ""
-        return (
-            "The video service gave no clear answer. I'm waiting for it to confirm before "
-            f"anything is sent again{why}."
-        )
-    return (
-        f"We don't know whether this {noun} was created. My question needs an answer: it is in "
-        "this thread, or with others in that of an earlier request."
-    )
+        return "No confirmation yet. I won't send this again until I know what happened."
+    return f"Did this {noun} get made? I asked in this thread, or in that of an earlier request."
 
 
 def _unread(job: Job) -> str:
     if job.held_until is None:
         return "I can't check this right now. I'll keep trying."
-    return f"The video service asks me to wait. Next check: {date(job.held_until)}."
+    return f"The video service is busy. Next check: {date(job.held_until)}."
 
 
-def _held(job: Job) -> str:
+def _held(job: Job, who: str) -> str:
     """Return what a queued job waits for. It holds however often it is tried without success."""
-    further = ""
     match job.held_by:
         case Failure.KEY_REJECTED:
-            why, further = f"{KEY_REFUSED}. {CONTACT_OPERATOR}", ", then every few minutes"
+            why = f"{LOST_ACCESS} {remedy(job.held_by, who)}"
         case Failure.SERVICE_DOWN:
             return "The video service is down. I'll send this when it's back."
         case Failure.SERVICE_TROUBLE:
-            why = "The video service had trouble with another request like this."
+            why = "The video service had trouble with a similar request."
         case Failure.OUT_OF_CREDIT:
-            why = f"{OUT_OF_CREDIT}. {CONTACT_ACCOUNT}"
-            further = ", then every few minutes, and at once with the next request"
+            why = f"{OUT_OF_CREDIT} {remedy(job.held_by, who)}"
         case _:
-            why = "The video service asks me to wait."
-    when = f"Next try: {date(job.held_until)}{further}. " if job.held_until is not None else ""
-    return f"{why} {when}I'll keep trying for a day, so you don't need to ask again."
+            why = "The video service is busy."
+    return f"{why} I'll keep retrying for a day."
 
 
 def _since(job: Job) -> str:
     if job.started_at is None:
         return ""
     usual = job.typical_duration
-    usually = f", usually about {brief(usual)}" if usual is not None and job.unusual else ""
-    return f"Started {ago(job.started_at)}{usually}.{' Slower than 9 of 10.' if job.slow else ''}"
+    most = f" (most take {brief(usual)})" if usual is not None and job.unusual else ""
+    return f"Started {ago(job.started_at)}{most}."
 
 
 def _progress(job: Job, presenter: Presenter) -> tuple[str, str]:
@@ -277,15 +271,15 @@ def decided_by(job: Job, names: Mapping[str, str]) -> str:
 
 
 def _orphaned(job: Job, noun: str) -> str:
-    """Return that earlier create calls made something after all, which its details name."""
+    """Return that earlier create calls made something too, which its details name."""
     match len(job.orphaned_ids):
         case 0:
             return ""
         case 1:
-            return f"An earlier {noun} was created after all and may be charged too: see *Details*."
+            return f"An earlier {noun} was made too. You may be charged for it: see *Details*."
         case number:
             return (
-                f"{number} earlier {noun}s were created after all and may be charged too: "
+                f"{number} earlier {noun}s were made too. You may be charged for them: "
                 "see *Details*."
             )
 

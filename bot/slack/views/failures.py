@@ -5,19 +5,16 @@ from typing import Final
 from bot.links import only_hosts
 from bot.model import Failure, Job, State
 from bot.service.errors import WITHHELD
-from bot.slack.views.blocks import (
-    cut,
-    joined,
-)
-from bot.slack.views.presenters import (
-    CONTACT_OPERATOR,
-    Presenter,
-)
+from bot.slack.views.blocks import cut, joined
+from bot.slack.views.presenters import Presenter
 
 KEY_REFUSED: Final = "The video service doesn't accept this bot's key"
-OUT_OF_CREDIT: Final = "The video service's account is out of credit"
-CONTACT_ACCOUNT: Final = "Please tell the person who manages that account."
-_ONCE_PAID: Final = "Once it's topped up, a new request is sent at once."
+LOST_ACCESS: Final = "I've lost access to the video service."
+OUT_OF_CREDIT: Final = "Out of video credits."
+FOR_ADMINS: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})
+"""What only those who run the bot can do something about."""
+AN_ADMIN: Final = "an admin"
+MAY_BE_CHARGED: Final = "You may still be charged for it."
 _MAX_REASON: Final = 500
 _OURS: Final = ("The video service ", "The connection to the video service ")
 """How the sentences begin that we use as a reason where the service gave none."""
@@ -38,20 +35,30 @@ def _service_reason(job: Job) -> str:
     return "" if is_known else said
 
 
-def explanation(job: Job, presenter: Presenter, *, this: str) -> str:
+def remedy(failure: Failure | None, who: str) -> str:
+    """Return what ``who`` can do about one of ``FOR_ADMINS``."""
+    out_of_credit = failure is Failure.OUT_OF_CREDIT
+    return f"Ask {who} to top up the account." if out_of_credit else f"Let {who} know."
+
+
+def explanation(job: Job, presenter: Presenter, *, this: str, who: str = AN_ADMIN) -> str:
     """Return why a job failed: the service's own words, and what they mean; "" if it did not.
 
-    ``this`` is what the reader calls the job's card: "this message" on the card itself.
+    ``this`` is what the reader calls the job's card: "this message" on the card itself. ``who`` are
+    the admins, in plain text.
     """
     if job.state is not State.FAILED:
         return ""
     said = _service_reason(job)
     # What stands for a reason that is withheld is no quotation.
     quoted = f"“{said}”" if said not in {"", WITHHELD} else said
-    return joined([quoted, _meaning(job, presenter, this)], by=" ")
+    if quoted != said and job.failure is Failure.REFUSED:
+        stop = "" if said.endswith((".", "!", "?", "…")) else "."
+        quoted = f"The video service said “{said}{stop}”"
+    return joined([quoted, _meaning(job, presenter, this, who)], by=" ")
 
 
-def _meaning(job: Job, presenter: Presenter, this: str) -> str:
+def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
     """Return what a failure means beside the service's own words, and what to do; "" if nothing."""
     noun, created = presenter.noun, _created_nothing(job)
     match job.failure:
@@ -60,54 +67,48 @@ def _meaning(job: Job, presenter: Presenter, this: str) -> str:
         case Failure.SERVICE_FAILED | None:
             return "The video service didn't say why."
         case Failure.REFUSED:
-            why = "" if _service_reason(job) else " and didn't say why"
-            return f"The video service refused the request{why}; {created}."
+            why = "" if _service_reason(job) else "The video service refused it without saying why."
+            return joined([why, created], by=" ")
         case Failure.KEY_REJECTED:
-            return f"{KEY_REFUSED}; {created}. {CONTACT_OPERATOR}"
+            return f"{LOST_ACCESS} {created} {remedy(job.failure, who)}"
         case Failure.OUT_OF_CREDIT:
-            return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT} {_ONCE_PAID}"
+            return f"{OUT_OF_CREDIT} {created} {remedy(job.failure, who)}"
         case Failure.UNREACHABLE | Failure.SERVICE_DOWN | Failure.SERVICE_TROUBLE:
-            return (
-                "I couldn't send this to the video service in time, so I stopped trying; "
-                f"{created}."
-            )
+            return f"I couldn't send this in time. {created}"
         case Failure.NOT_FOUND:
-            return f"The video service can't find this {noun} any more. It may have been deleted."
+            return f"The video service can't find this {noun}. It may have been deleted."
         case Failure.TIMED_OUT:
-            return (
-                "It took far too long, so I stopped checking. It may still be created and charged."
-            )
+            return f"It took far too long, so I stopped checking. {MAY_BE_CHARGED}"
         case (
             Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED | Failure.STOPPED_BY_OWNER
         ) if not job.attempts:
             return _unapproved(job, noun)
         case Failure.STOPPED | Failure.STOPPED_BY_ADMIN | Failure.STOPPED_BY_OWNER:
-            return "It may still be created and charged."
+            return MAY_BE_CHARGED
         case _:  # a person cancelled it, or nobody approved or said anything
-            unknown = f"We don't know whether this {noun} was created"
+            unknown = f"This {noun} may have been made."
             if job.failure is Failure.UNANSWERED:
-                unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
-            return f"{unknown}. If it turns up, {this} will say so."
+                unknown = f"I got no answer. {unknown}"
+            return f"{unknown} If it turns up, {this} will say so."
 
 
 def _unapproved(job: Job, noun: str) -> str:
     """Return that a request was not approved and made nothing, as far as is known."""
     if job.copied:
         return (
-            f"The request comes from a backup: the {noun} may have been approved and created "
-            "since then."
+            f"This request comes from a backup: the {noun} may have been approved and made since."
         )
     return "Nothing was created."
 
 
 def _created_nothing(job: Job) -> str:
-    """Return that a job's last create call made nothing, and what is known of the others.
+    """Return that a job's last create call cost nothing, and what is known of the others.
 
     Only *Create again* follows a call of which it is unknown what it made. Those that are known to
     have made something are named on the card.
     """
     if job.asked_at is None:
-        return "nothing was created"
+        return "You weren't charged."
     if job.orphaned_ids:
-        return "this attempt created nothing"
-    return "this attempt created nothing, but an earlier one may have"
+        return "This try cost nothing."
+    return "This try cost nothing, but an earlier one may have."

@@ -132,11 +132,17 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
         button(f"Create a {create}", OPEN_CREATE, style="primary"),
         button(f"Train a {train}", OPEN_TRAIN),
     ]
-    blocks: list[Json] = [actions(top), _heading("Your requests")]
     known = [job for job in content.jobs if job.kind in presenters]
-    for number, job in enumerate(known):
+    own = [job for job in known if _is_asked(job)]
+    others = [job for job in known if not _is_asked(job)]
+    blocks = [actions(top), *_waiting(content, own, presenters)]
+    if others or not own:
+        blocks.append(_heading("Your requests"))
+    for number, job in enumerate(others):
         blocks += [{"type": "divider"}] if number else []
-        blocks += _job(job, presenters[job.kind], is_retried=job.id in content.retried)
+        is_retried = job.id in content.retried
+        buttons = card_buttons(job, presenters[job.kind], is_retried=is_retried, most=1)
+        blocks += _job(job, presenters[job.kind], buttons)
     if not known:
         blocks.append(
             section(
@@ -155,36 +161,44 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
     if not content.replicas:
         blocks.append(section(f"None yet. Train one, or add one with `{command(train)} add <id>`."))
     blocks += content.made
-    asked = [job for job in content.questions if job.kind in presenters]
-    if asked:
-        blocks.append(_heading("Questions waiting for an answer"))
-    for job in asked:
-        blocks += _question(job, presenters[job.kind])
-    waiting = [job for job in content.to_approve if job.kind in presenters]
-    if waiting:
-        blocks.append(_heading("Requests waiting for your approval"))
-    for job in waiting:
-        blocks += _to_approve(job, presenters[job.kind])
     if content.admin is not None:
         blocks += [_heading("For admins"), *admin_sections(content.admin)]
     return {"type": "home", "blocks": blocks}
+
+
+def _is_asked(job: Job) -> bool:
+    """Return whether only a person can say what became of a job."""
+    return job.state is State.UNCONFIRMED and job.asked > 0
+
+
+def _waiting(content: HomeContent, own: Sequence[Job], presenters: Presenters) -> list[Json]:
+    """Return what waits for the reader, with the questions about their ``own`` jobs."""
+    known = [job for job in content.to_approve if job.kind in presenters]
+    blocks = [_heading("Waiting for your approval")] if known else []
+    for job in known:
+        blocks += _to_approve(job, presenters[job.kind])
+    asked = [job for job in content.questions if job.kind in presenters]
+    blocks += [_heading("Waiting for your answer")] if own or asked else []
+    for job in own:
+        blocks += _job(job, presenters[job.kind], question_buttons(job, presenters[job.kind]))
+    for job in asked:
+        blocks += _question(job, presenters[job.kind])
+    return blocks
 
 
 def _heading(text: str) -> Json:
     return {"type": "header", "text": plain(text, 150)}
 
 
-def _job(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
+def _job(job: Job, presenter: Presenter, buttons: list[Json]) -> list[Json]:
     name = title(presenter.name(job)) or f"Untitled {presenter.noun}"
     # In rich text a name is shown letter for letter.
     line = paragraph(words(name, bold=True), words(f" · {state_word(job, presenter)}"))
     asked = f"{presenter.noun.capitalize()} · requested {date(job.created_at)}"
     if job.channel.startswith(("C", "G")):
         asked += f" in <#{job.channel}>"
-    buttons = card_buttons(job, presenter, is_retried=is_retried)
-    if job.state is State.UNCONFIRMED and job.asked:
-        buttons = question_buttons(job, presenter)
-        asked = f"We don't know whether this {presenter.noun} was created. {asked}"
+    if _is_asked(job):
+        asked = f"Did this {presenter.noun} get made? {asked}"
     return [rich(line), context(mrkdwn(asked)), actions(buttons)]
 
 
@@ -192,10 +206,10 @@ def _question(job: Job, presenter: Presenter) -> list[Json]:
     """Return the question about somebody else's job: a script is shown to its author alone."""
     unread = replace(job, params={at: job.params[at] for at in job.params if at != "script"})
     name = title(presenter.name(unread)) or f"A {presenter.noun} without a name"
-    asked = f"We don't know whether this {presenter.noun} was created. Requested by <@{job.user}>"
+    asked = f"Did this {presenter.noun} get made? Requested by <@{job.user}> {date(job.created_at)}"
     return [
         rich(paragraph(words(name, bold=True))),
-        context(mrkdwn(f"{asked} {date(job.created_at)}")),
+        context(mrkdwn(asked)),
         actions(question_buttons(job, presenter)),
     ]
 

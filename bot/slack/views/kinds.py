@@ -12,6 +12,7 @@ from bot.slack.views.blocks import Json, button, link, one_line, spoken
 from bot.slack.views.buttons import ANOTHER, CHECK_NOW, MAKE_VIDEO
 from bot.slack.views.presenters import Clip, script_of
 
+REPLICA_ID: Final = "Replica ID"
 # What the service's sentences usually mean: the first pattern that matches counts.
 _ADVICE: Final = tuple(
     (re.compile(pattern), meaning)
@@ -68,9 +69,9 @@ class VideoPresenter:
 
     def details(self, job: Job) -> Mapping[str, str]:
         """Return its replica's id, how long it speaks, and where its background is."""
-        found = {"Replica ID": job.params.get("replica_id", "")}
+        found = {REPLICA_ID: job.params.get("replica_id", "")}
         if script := job.params.get("script"):
-            found["Spoken time"] = f"about {spoken(script)}"
+            found["Length"] = f"about {spoken(script)}"
         return found | {label: show_link(url) for label, url in self.given_links(job).items()}
 
     def given_links(self, job: Job) -> Mapping[str, str]:
@@ -102,7 +103,7 @@ class VideoPresenter:
 
     def ready(self, job: Job) -> str:
         """Return what to do if the service gave no link."""
-        return "" if self.links(job) else ", but the video service gave no link that I can show"
+        return "" if self.links(job) else ", but the video service gave no link"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
         """Return nothing: no sentence of the service about videos needs an explanation."""
@@ -110,7 +111,11 @@ class VideoPresenter:
 
     def next_steps(self, job: Job) -> Sequence[Json]:
         """Return a button that asks for its links, if there are none."""
-        return () if self.links(job) else (button("Check now", CHECK_NOW, value=job.id),)
+        return (
+            ()
+            if self.links(job)
+            else (button("Check now", CHECK_NOW, value=job.id, style="primary"),)
+        )
 
     def more_steps(self, job: Job) -> Sequence[Json]:
         """Return a button that opens the form with the same input."""

@@ -9,7 +9,7 @@ from bot.slack.views.blocks import Json
 CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 """The failures that say that the request was ended, not that the service failed."""
 STOPPED: Final = {
-    Failure.STOPPED: "following",
+    Failure.STOPPED: "waiting",
     Failure.STOPPED_BY_ADMIN: "by an admin",
     Failure.STOPPED_BY_OWNER: "by the person in the footage",
 }

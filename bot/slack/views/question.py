@@ -27,22 +27,19 @@ from bot.store import Asked
 
 MAX_LISTED: Final = 20
 _LOOK_FOR_EACH: Final = (
-    "The video service gave no clear answers. Please check your account there, then press "
-    "*Answer each*: say which ones you found, and which ones to create again (you may be charged "
-    "twice) or to cancel."
+    "We never got a confirmation. Check your account at the video service, then choose "
+    "*Answer each*."
 )
 _HOW: Final = {
     Settlement.FOUND: "found",
-    Settlement.TURNED_UP: "turned up after all",
+    Settlement.TURNED_UP: "turned up",
     Settlement.CREATED_AGAIN: "to be created again",
     Settlement.CANCELLED: "cancelled",
     Settlement.UNANSWERED: "closed without an answer",
     Settlement.ASKED_AGAIN: "asked again",
 }
-_ASKED_BEFORE: Final = "I'm asking again because nobody has answered yet."
-_ADMINS_WERE_ASKED: Final = (
-    "I asked the admins first, who can look there. The person who asked can answer too."
-)
+_ASKED_BEFORE: Final = "I'm asking again."
+_ADMINS_WERE_ASKED: Final = "I asked the admins first. The person who asked can answer too."
 
 
 def question(
@@ -63,16 +60,16 @@ def question(
     if delivery.settled_as is None:
         is_first = admins_first and job.asked == 1
         asked, who_else = _who(delivery, job, admins, admins_first=is_first)
-        head = f"{asked} *We don't know whether this {noun} was created.*"
+        head = f"{asked} {ask(noun)}"
         body = _what_to_do(job, noun, who_else)
         small = (
-            "Without an answer, I'll close this request in a few days."
+            "I'll close this request in a few days."
             if job.asked > 1
-            else "Without an answer, I'll ask again in a day and close this request after a week."
+            else "I'll ask again in a day, and close this request after a week."
         )
         buttons = question_buttons(job, presenter)
     else:
-        head = f"*We didn't know whether this {noun} was created.*"
+        head = ask(noun)
         body, small, buttons = _settled(delivery.settled_as, delivery.settled_by, noun), "", []
     blocks = [section(head)]
     if name:
@@ -103,25 +100,25 @@ def question_list(
     lines = in_order[:MAX_LISTED]
     still = [each for question, each in in_order if question.settled_as is None]
     nouns = listed(sorted({f"{presenters[each.kind].noun}s" for _, each in asked}), "and")
-    what = f"whether these {len(asked)} {nouns} were created."
+    head = f"*Did these {len(asked)} {nouns} get made?*"
     if still:
         again = any(each.asked > 1 for each in still)
         first = admins_first and not again
         who, who_else = _who(delivery, job, admins, admins_first=first)
-        head = f"{who} *We don't know {what}*"
+        head = f"{who} {head}"
         body = joined(
             [_ASKED_BEFORE if again else "", _LOOK_FOR_EACH, who_else], MAX_SECTION, by=" "
         )
         small = (
-            "Without an answer, I'll close these requests in a few days."
+            "I'll close these requests in a few days."
             if again
-            else "Without an answer, I'll ask again in a day and close these requests after a week."
+            else "I'll ask again in a day, and close these requests after a week."
         )
     else:
-        head, body, small = f"*We didn't know {what}*", "None of these needs an answer now.", ""
+        body, small = "None of these needs an answer now.", ""
     more = len(asked) - len(lines)
     if more:
-        small = joined([f"And {more} more: your Home tab has them all.", small], by=" ")
+        small = joined([f"And {more} more, in your Home tab.", small], by=" ")
     names, items = [], []
     for each, of in lines:
         name = title_of(of, presenters[of.kind])
@@ -134,6 +131,11 @@ def question_list(
     if small:
         blocks.append(context(mrkdwn(small)))
     return Message(joined([head, joined(names, MAX_TEXT // 2), body, small]), blocks)
+
+
+def ask(noun: str) -> str:
+    """Return the question itself, as mrkdwn."""
+    return f"*Did this {noun} get made?*"
 
 
 def title_of(job: Job, presenter: Presenter) -> str:
@@ -150,27 +152,17 @@ def _who(
     is_seen = delivery.channel.startswith(("C", "G")) and not delivery.direct
     if admins_first and is_seen and others and job.user not in admins:
         return listed(others, "and"), _ADMINS_WERE_ASKED
-    return f"<@{job.user}>", _who_else(delivery, others)
+    return f"<@{job.user}>", f"No access? Ask {listed(others, 'or')}." if others else ""
 
 
 def _what_to_do(job: Job, noun: str, who_else: str) -> str:
     """Return why there is a question, and what to do about it."""
     what = (
-        "The video service gave no clear answer. Please check your account there: if the "
-        f"{noun} is there, choose *I found it*. If not, create it again (you may be charged twice) "
-        "or cancel the request."
+        f"We never got a confirmation. If the {noun} is in your account at the video service, "
+        "choose *I found it*. If not, *Create again* or *Cancel request*."
     )
     again = _ASKED_BEFORE if job.asked > 1 else ""
     return joined([again, what, who_else], MAX_SECTION, by=" ")
-
-
-def _who_else(delivery: Delivery, admins: list[str]) -> str:
-    """Return who else may help."""
-    if not admins:
-        return ""
-    if delivery.direct:
-        return f"No account there? Ask {listed(admins, 'or')}."
-    return f"No account there? {listed(admins, 'and')} can answer too."
 
 
 def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
@@ -180,12 +172,12 @@ def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
         case Settlement.FOUND:
             return f"Settled: {who} found it."
         case Settlement.TURNED_UP:
-            return f"Settled: the {noun} turned up after all."
+            return f"Settled: the {noun} turned up."
         case Settlement.CREATED_AGAIN:
             return f"Settled: {who} chose to create it again."
         case Settlement.CANCELLED:
             return f"Settled: {who} cancelled the request."
         case Settlement.UNANSWERED:
-            return "Closed: there was no answer within a week."
+            return "Closed: no answer within a week."
         case _:
-            return "There was no answer, so I asked again."
+            return "No answer, so I asked again."

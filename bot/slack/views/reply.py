@@ -5,10 +5,8 @@ from typing import Final
 
 from bot.model import Failure, Job, State
 from bot.slack.views.blocks import (
-    MAX_QUOTE,
     MAX_QUOTES,
     MAX_SECTION,
-    MAX_TEXT,
     NO_NAMES,
     Message,
     actions,
@@ -16,25 +14,24 @@ from bot.slack.views.blocks import (
     context,
     cut,
     escape,
-    escaped,
     joined,
     mrkdwn,
     paragraph,
     quote,
-    quotes,
     rich,
     section,
-    size,
     title,
     unformatted,
     words,
 )
 from bot.slack.views.buttons import reply_buttons
 from bot.slack.views.card import decided_by, links_of
-from bot.slack.views.failures import explanation
+from bot.slack.views.failures import AN_ADMIN, MAY_BE_CHARGED, explanation
 from bot.slack.views.presenters import CANCELLED, STOPPED, Presenter
 
-_BEGINNING: Final = "This is the beginning. The whole transcript is under *Details* above."
+MAX_SHOWN: Final = 300
+"""Characters of what is spoken: the link and the video must not be below a screen of text."""
+_BEGINNING: Final = "The rest is under *Details* above."
 FILE_COMMENT: Final = "Here's the whole transcript."
 """What is said with the file below a reply that has only the beginning of its transcript."""
 
@@ -45,34 +42,35 @@ def reply(
     *,
     retry: str | None = None,
     names: Mapping[str, str] = NO_NAMES,
+    who: str = AN_ADMIN,
 ) -> Message:
     """Return the closing reply of an ended job: it mentions who asked, once.
 
-    Those who stopped following it themselves know that it has ended, and are not mentioned.
+    Those who stopped waiting for it themselves know that it has ended, and are not mentioned.
     ``retry`` is the link to the card of its retry, or "" without a link; None if it has none.
-    ``names`` are those of other people by their ids, as mrkdwn: a mention would ping them.
+    ``names`` are those of other people by their ids, as mrkdwn: a mention would ping them. ``who``
+    are the admins, in plain text.
     """
-    noun, name = presenter.noun, title(presenter.name(job))
+    noun, name = presenter.noun, unformatted(title(presenter.name(job)))
     if job.failure in STOPPED:
         return _stopped(job, noun)
     links, transcript = links_of(job, presenter), presenter.transcript(job).strip()
-    ending = _ending(job, presenter, names)
-    head = f"<@{job.user}> your {noun} {ending}"
-    text = [f"<@{job.user}> your {noun}{f' “{unformatted(name)}”' if name else ''} {ending}"]
+    called = f"“{name}”" if name else f"your {noun}"
+    head = f"<@{job.user}>, {called} {_ending(job, presenter, names)}"
+    text = [head]
     if job.state is State.SUCCEEDED:
         blocks = [section(joined([head, joined(links, by=" · ")], MAX_SECTION))]
         text += links
         if transcript:
-            if cut(transcript, MAX_QUOTES) == transcript:
-                blocks += quotes(transcript)
-            else:
-                blocks += [rich(quote(cut(transcript, MAX_QUOTE))), context(mrkdwn(_BEGINNING))]
-            text += _transcript_text(transcript, MAX_TEXT - size(joined(text)))
+            shown = cut(transcript, MAX_SHOWN)
+            rest = _BEGINNING if shown != transcript else ""
+            blocks += [rich(quote(shown)), *([context(mrkdwn(rest))] if rest else [])]
+            text += [f"Transcript: {escape(shown)}", rest]
     else:
         retried = ""
         if retry is not None:
             retried = f"{anchor(retry, 'Retried here') if retry else 'Retried'}."
-        why = explanation(job, presenter, this="the message above")
+        why = explanation(job, presenter, this="the message above", who=who)
         blocks = [section(joined([head, retried]))]
         blocks += [rich(paragraph(words(why)))] if why else []
         text += [escape(why), retried]
@@ -81,29 +79,15 @@ def reply(
     return Message(joined(text), blocks)
 
 
-def shows_all(job: Job, presenter: Presenter, *, text_only: bool) -> bool:
-    """Return whether the closing reply of a job has the whole transcript.
-
-    ``text_only``: Slack refused its blocks, and shows its text.
-    """
+def needs_file(job: Job, presenter: Presenter) -> bool:
+    """Return whether what was spoken is so long that it is a file in the thread."""
     transcript = presenter.transcript(job).strip()
-    if job.state is not State.SUCCEEDED or not text_only:
-        return job.state is not State.SUCCEEDED or cut(transcript, MAX_QUOTES) == transcript
-    return _BEGINNING not in reply(job, presenter).text
+    return job.state is State.SUCCEEDED and cut(transcript, MAX_QUOTES) != transcript
 
 
 def file_name(name: str, *, otherwise: str = "Transcript", ending: str = "txt") -> str:
     """Return the name of a file about what has this name, or ``otherwise`` if it has none."""
     return f"{name.replace('/', '-').rstrip('.') or otherwise}.{ending}"
-
-
-def _transcript_text(transcript: str, limit: int) -> list[str]:
-    """Return the transcript in ``limit`` bytes of text, and where the rest of it is."""
-    label = "Transcript: "
-    room = limit - size(label) - 2 * size("\n")
-    if size(whole := escape(transcript)) <= room:
-        return [f"{label}{whole}"]
-    return [_BEGINNING, f"{label}{escaped(transcript, room - size(_BEGINNING))}"]
 
 
 def _ending(job: Job, presenter: Presenter, names: Mapping[str, str]) -> str:
@@ -126,12 +110,9 @@ def _ending(job: Job, presenter: Presenter, names: Mapping[str, str]) -> str:
 
 
 def _stopped(job: Job, noun: str) -> Message:
-    text = f"You stopped following this {noun}. It may still be created and charged."
+    text = f"You stopped waiting for this {noun}. {MAY_BE_CHARGED}"
     if job.failure is Failure.STOPPED_BY_ADMIN:
-        text = (
-            f"<@{job.user}> an admin stopped following your {noun}. It may still be created and "
-            "charged."
-        )
+        text = f"<@{job.user}>, an admin stopped your {noun}. {MAY_BE_CHARGED}"
     elif job.failure is Failure.STOPPED_BY_OWNER:
-        text = f"<@{job.user}> the person in the footage stopped this {noun}."
+        text = f"<@{job.user}>, the person in the footage stopped this {noun}."
     return Message(text, [section(text)])

@@ -7,7 +7,7 @@ import { withEmoji } from "./emoji.js";
 import { icon } from "./icons.js";
 import { messageList } from "./messages.js";
 import { unescape } from "./mrkdwn.js";
-import { authorName, channelName, messagesIn, on, state } from "./state.js";
+import { authorName, channelName, isInChannel, messagesIn, on, state } from "./state.js";
 
 const LONGEST_SAID = 200;
 const SIGNS = { public: "hash", private: "lock" };
@@ -77,13 +77,13 @@ on("channels", () => {
 on("message", (message, before) => {
   if (message.channel !== state.channel) return;
   if (message.thread_ts) list.refreshReplies(message.channel, message.thread_ts);
-  else {
+  if (isInChannel(message)) {
     the("#empty").hidden = true;
     const wasAtEnd = list.isAtEnd();
     list.put(message);
     if (!before && !wasAtEnd) miss(missed + 1);
   }
-  const isHere = !message.thread_ts || message.thread_ts === state.thread;
+  const isHere = isInChannel(message) || message.thread_ts === state.thread;
   if (!before && isHere && message.user !== state.me) {
     announce(`${authorName(message)}: ${spoken(message)}`);
   }
@@ -91,7 +91,7 @@ on("message", (message, before) => {
 on("deleted", (message) => {
   if (message.channel !== state.channel) return;
   if (message.thread_ts) list.refreshReplies(message.channel, message.thread_ts);
-  else list.remove(message.ts);
+  if (isInChannel(message)) list.remove(message.ts);
 });
 on("unread", () => {
   if (state.thread) list.refreshReplies(state.channel, state.thread);

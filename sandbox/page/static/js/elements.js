@@ -73,7 +73,7 @@ function overflow(item, block, surface) {
     "button.button.is-quiet",
     {
       type: "button",
-      "aria-label": "More actions",
+      "aria-label": "More options",
       "aria-haspopup": "menu",
       "aria-expanded": "false",
       "aria-controls": menuId,
@@ -93,7 +93,11 @@ function overflow(item, block, surface) {
     });
     return row;
   });
-  const menu = make("div.menu", { id: menuId, role: "menu", popover: "manual" }, rows);
+  const menu = make(
+    "div.menu",
+    { id: menuId, role: "menu", "aria-label": "More options", popover: "manual" },
+    rows,
+  );
   const place = floating(node, menu, { narrow: true });
 
   function toggle(open) {

@@ -120,6 +120,18 @@ function fillThreadBar(bar, message) {
   );
 }
 
+/** Return what stands over a reply that is shown in its channel too. */
+function toThread(message) {
+  const key = `${message.channel}/${message.ts}/thread`;
+  const onclick = () => goTo(message.channel, message.thread_ts);
+  return make(
+    "div.only-you",
+    {},
+    icon("reply"),
+    make("button.requests-link", { type: "button", data: { key }, onclick }, "Replied to a thread"),
+  );
+}
+
 /**
  * Return a message as an item of a list.
  * @param {import("./state.js").Message} message
@@ -132,7 +144,7 @@ export function messageNode(message, { inThread }) {
   when.classList.add("when");
   const isApp = Boolean(message.bot_id);
   const reply = { type: "button", "aria-label": "Reply in thread", title: "Reply in thread" };
-  const bar = inThread || message.is_ephemeral ? null : threadBar(message);
+  const bar = inThread || message.is_ephemeral || message.thread_ts ? null : threadBar(message);
   const replies =
     bar &&
     make(
@@ -146,6 +158,7 @@ export function messageNode(message, { inThread }) {
     "li.message",
     { data: { ts: message.ts } },
     message.is_ephemeral && make("div.only-you", {}, icon("note"), "Only visible to you"),
+    !inThread && message.thread_ts && toThread(message),
     avatar(message.user, isApp),
     make(
       "div.message-content",

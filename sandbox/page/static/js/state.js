@@ -111,9 +111,14 @@ export function goTo(channel, thread = "") {
   tell("place");
 }
 
-/** Return the messages of a channel without those in threads, oldest first. @returns {Message[]} */
+/** Return whether a message is shown in its channel: a reply is only if it was broadcast. */
+export function isInChannel(message) {
+  return !message.thread_ts || message.subtype === "thread_broadcast";
+}
+
+/** Return what is shown in a channel, oldest first. @returns {Message[]} */
 export function messagesIn(channel) {
-  return sorted((message) => !message.thread_ts, channel);
+  return sorted(isInChannel, channel);
 }
 
 /** Return the replies to a message, oldest first. @returns {Message[]} */
