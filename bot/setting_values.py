@@ -168,7 +168,7 @@ _price: Final = word(
     is_shown=True,
 )
 currency: Final = word(
-    r"[^\W\d_]{3}|[^\w\s<>&*~`]",
+    r"[A-Za-z]{3}|[$\xa2-\xa5\u20a0-\u20cf]",  # signs: Unicode's block of currency symbols
     "is no currency: it should look like $, € or EUR.",
     is_shown=True,
 )

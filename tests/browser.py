@@ -129,10 +129,14 @@ class Window:
         return self.modal
 
     async def picks(self, label: str, words: str) -> None:
-        """Choose in a field with type-ahead the option found for ``words``."""
+        """Choose in a field with type-ahead the option found for ``words``.
+
+        A replica that is known is shown with its name alone.
+        """
         field = self.modal.get_by_role("combobox", name=label)
         await field.fill(words)
-        option = self.modal.get_by_role("option", name=re.compile(re.escape(words)))
+        found = f"{re.escape(words)}|^Anna$" if words in REPLICA else re.escape(words)
+        option = self.modal.get_by_role("option", name=re.compile(found))
         await option.first.click()
 
     async def presses(self, button: str) -> None:

@@ -34,7 +34,7 @@ async def test_a_video_is_created_from_home_and_listed_there(page_world: PageWor
     await page_world.advance(minutes=5)
     await expect(home).to_contain_text("Welcome to the team, Kim! · Ready")
 
-    await home.get_by_role("button", name="More options").click()
+    await home.get_by_role("button", name="More options").first.click()
     await home.get_by_role("menuitem", name="Details").click()
     await expect(ana.modal).to_contain_text("Welcome to the team, Kim!")
     await expect(ana.modal).to_contain_text(REPLICA)

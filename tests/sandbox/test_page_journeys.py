@@ -116,7 +116,7 @@ async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWor
     await card.get_by_role("button", name="Edit and retry").click()
     script = ana.modal.get_by_label("Script")
     await expect(script).to_have_value("A few words on our competitors.")
-    await expect(ana.modal.get_by_label("Replica")).to_have_value(re.compile(REPLICA))
+    await expect(ana.modal.get_by_label("Replica")).to_have_value("Anna")
     await script.fill("A few words on ourselves.")
     await ana.presses("Create")
     await expect(ana.modal).to_be_hidden()
@@ -226,7 +226,7 @@ async def test_a_replica_is_found_while_typing_and_picked_with_the_mouse(
     await field.click()
     await expect(options).to_have_count(3)
     await field.press_sequentially("Ben")
-    await expect(options).to_have_text([re.compile("Benno · r-benno-7"), "Use ID “Ben”"])
+    await expect(options).to_have_text(["Benno", "Use ID “Ben”"])
     await field.fill("no such words")
     await expect(options).to_have_count(0)
     await expect(form.get_by_text("No results")).to_be_visible()
@@ -262,7 +262,7 @@ async def test_a_replica_is_found_while_typing_and_picked_with_the_keyboard(
     await expect(ana.modal).to_be_visible()
 
     await field.press_sequentially("clara")
-    await expect(options.filter(has_text="Clara · r-clara-1")).to_be_visible()
+    await expect(options.filter(has_text="Clara").first).to_be_visible()
     await expect(marked).to_contain_text("Clara")
     await field.press("Enter")
 
