@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bot.slack.views.blocks import MAX_TEXT, cut, section, shortened, size
 from sandbox.block_kit import validate_message
 from sandbox.slack_objects import SlackError
+from tests.journeys.test_approval import requests, settings
 from tests.world import World
 
 #: What a text consists of: people's words are escaped, and only links and mentions have "<".
@@ -50,6 +51,22 @@ async def test_every_message_of_a_script_of_any_letters_is_shown_in_full_form(
             assert reply.blocks
             assert all(call.error is None for call in world.slack.calls)
             assert size(reply.text) <= MAX_TEXT
+
+
+async def test_a_request_for_approval_of_a_script_of_any_letters_is_shown_in_full_form(
+    quiet_world: World, subtests: pytest.Subtests
+) -> None:
+    world = quiet_world
+    world.slack.add_channel("approvals")
+    async with world.running_bot(**settings(world)):
+        for letter in ["😀", "你", "é", "&", "a"]:
+            with subtests.test(letter=letter):
+                await world.request_video(world.ana, {"script": "a" + letter * 1499})
+
+                shown = requests(world)[-1]
+                assert shown.blocks
+                assert all(call.error is None for call in world.slack.calls)
+                assert size(shown.text) <= MAX_TEXT
 
 
 @pytest.mark.parametrize("limit", [1000, 120])

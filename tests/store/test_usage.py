@@ -71,8 +71,15 @@ async def test_what_was_counted_yesterday_and_is_refused_today_is_given_back_yes
         assert used(world) == {TODAY: 1, MONTH: 1}
         await world.request_video(ended[0])
         assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
-        await refused(world, ended[0])
-        assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
+
+
+@on_both_engines
+async def test_what_a_limit_refuses_is_not_counted(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):
+        await world.request_video(world.ana)
+        await refused(world, world.ana)
+        assert used(world) == {TODAY: 1, MONTH: 1}
 
 
 @on_both_engines
