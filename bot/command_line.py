@@ -345,8 +345,8 @@ def export(what: str, format_: str, job: str | None) -> _Run:
     """Print requests, the audit or usage as CSV or JSON.
 
     Requests have no scripts and links. The audit is who did what: asked, retried, approved,
-    stopped. Usage is what each person had created in each month (UTC): a create call counts if it
-    may have cost money, and spoken seconds are estimated from the scripts.
+    stopped. Usage is what each person asked for in each month (UTC), but for what certainly cost
+    nothing; spoken seconds are estimated from the scripts.
 
     It only reads, and may run beside the bot. It needs no other setting than DATABASE_URL. Times
     are UTC, and people and channels have their Slack IDs. JSON is one list of objects, each on a

@@ -142,7 +142,7 @@ class Film:
         self._frames: list[Frame] = []
 
     async def show(self, milliseconds: int) -> None:
-        """Show for so long what the window shows now."""
+        """Show for a time what the window shows now."""
         png = await self._window.tab.screenshot(caret="initial")
         changed = await self._aside.evaluate(_WHAT_CHANGED, base64.b64encode(png).decode())
         if changed is None:

@@ -17,7 +17,7 @@ from bot.store import Limited
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
-# A limit without a call for so long is over.
+# After this time without a call, a limit is over.
 _FORGET_AFTER: Final = timedelta(minutes=1)
 
 

@@ -62,7 +62,7 @@ _USE: Final = Query(
     """
 )
 _FORGET_DEFAULTS: Final = Query("DELETE FROM channel_defaults WHERE replica_id = :id")
-# What has an owner, or was removed, stays so: whoever adds it again finds that.
+# What has an owner, or was removed, stays, and is found when it is added again.
 _FORGET: Final = Query(
     "DELETE FROM replicas WHERE id = :id AND owner IS NULL AND removed_at IS NULL"
 )

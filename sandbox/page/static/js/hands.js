@@ -27,7 +27,7 @@ export function wait(milliseconds, signal) {
 export const pause = (signal, times = 1) =>
   wait(isStill.matches ? 0 : PAUSE_MILLISECONDS * times, signal);
 
-/** Return what `find` finds once it finds something; null after so many milliseconds. */
+/** Return what `find` finds once it finds something; null after a number of milliseconds. */
 export async function appears(find, milliseconds, signal) {
   for (let waited = 0; waited <= milliseconds; waited += LOOK_MILLISECONDS) {
     const found = find();

@@ -234,7 +234,7 @@ export function newStage(onSay) {
       await change(() => own && newIn(own.id).at(-1));
       return own.id;
     },
-    /** Wait until the video service has answered so many requests like this. */
+    /** Wait until the video service has answered a number of requests like this. */
     requests: (count, isWanted) =>
       change(() => answered.filter((each) => each.to === "service" && isWanted(each)).length >= count),
     /** Wait until the card has changed from what it is now. */
