@@ -932,7 +932,8 @@ class Jobs(DueRows):
             if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
                 return
             asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
-            if row["asks_owner"] and delivery.addressee == row["owner"] and not asked:
+            is_owners = row["asks_owner"] and delivery.addressee == row["owner"]
+            if is_owners and not self.approvals.admins.intersection(asked):
                 asked = sorted(self.approvals.admins - {row["user_id"]})
                 self._ask(tx, job_from(row), asked, now)
             tx.all(_ASKED, id=delivery.job_id, asked=json.dumps(asked))
