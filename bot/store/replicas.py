@@ -22,7 +22,7 @@ from bot.store.database import (
     optional_moment,
     to_ms,
 )
-from bot.store.deliveries import add_approvals, withdraw_notices
+from bot.store.deliveries import add_approvals, edit_card, withdraw_notices
 from bot.store.due import UnreadableRows, number, optional_text, read_each, reading, text
 from bot.store.job_rows import job_from
 
@@ -380,6 +380,7 @@ class Replicas:
                 _EDIT,
                 face=replica_id,
                 user=user,
+                    edit_card(tx, row["id"], row["user_id"], to_ms(now))
                 is_admin=int(is_admin),
                 name=name,
                 asks=int(asks_owner),
