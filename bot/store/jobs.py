@@ -993,7 +993,10 @@ class Jobs(DueRows):
         bind(tx, attempt_id, remote_id)
         if job.kind in self._trainings:
             name = job.params.get("replica_name", "")
-            own(tx, remote_id, job.owner or job.user, name, now)
+            owner, named = job.owner or job.user, get_attempt(tx, attempt_id)["user_supplied"]
+            own(tx, remote_id, owner, name, now, named=named)
+            if job.failure is Failure.STOPPED_BY_OWNER:
+                remove(tx, remote_id, owner, next_revision(tx), now)
 
     def _wait(
         self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime, *, asks_owner: bool

@@ -94,15 +94,20 @@ FACE: Final = Query(f"SELECT {FACE_COLUMNS}")
 _KEPT: Final = Query(f"SELECT owner, removed_at FROM replicas WHERE {_IS_KEPT}")  # noqa: S608
 _ADD: Final = Query(
     """
-    UPDATE replicas SET removed_at = NULL, owner = coalesce(owner, :user), revision = :revision
+    UPDATE replicas SET removed_at = NULL, revision = :revision, owner = coalesce(
+        (SELECT max(owner) FROM replicas WHERE lower(id) = lower(:face)), :user
+    )
     WHERE lower(id) = lower(:face)
     """
 )
-# Only of what is trained just now, under an id that is new: the form named its owner.
+# Of what is trained just now, under an id that is new, the form named the owner. Where a person
+# named the id, it may be any replica: one that has an owner keeps them.
 _OWN: Final = Query(
     """
     INSERT INTO replicas (id, name, search_name, verdict, used_at, owner, revision)
-    VALUES (:id, :name, :search_name, 'going', :now, :owner, :revision)
+    VALUES (:id, :name, :search_name, 'going', :now, coalesce(
+        (SELECT max(owner) FROM replicas WHERE :named = 1 AND lower(id) = lower(:id)), :owner
+    ), :revision)
     ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, revision = excluded.revision
     """
 )
@@ -375,12 +380,12 @@ class Replicas:
                     params=_using(replica_id),
                 ):
                     add_approvals(tx, job_from(row), [owner], to_ms(now), to_ms(now))
+                    edit_card(tx, row["id"], row["user_id"], to_ms(now))
                     tx.notify(Topic.HOMES, owner)
             edited = tx.all(
                 _EDIT,
                 face=replica_id,
                 user=user,
-                    edit_card(tx, row["id"], row["user_id"], to_ms(now))
                 is_admin=int(is_admin),
                 name=name,
                 asks=int(asks_owner),
@@ -417,10 +422,8 @@ class Replicas:
         return row["defaults"], row["open_jobs"]
 
     def list_owned(self, user: str) -> list[KnownReplica]:
-        """Return the replicas of a person that are not removed."""
-        return [
-            each for each in self._cache.known.values() if each.owner == user and not each.removed
-        ]
+        """Return the replicas of a person, also those that are removed."""
+        return [each for each in self._cache.known.values() if each.owner == user]
 
     async def clear_default(self, channel: str) -> None:
         """Have no replica chosen beforehand in a channel's create form."""
@@ -595,14 +598,18 @@ class _Cache:
         return "".join(texts)
 
 
-def own(tx: Transaction, replica_id: str, owner: str, name: str, now: int) -> None:
-    """Store whose face a replica is that a create call has just made, and offer it."""
+def own(tx: Transaction, replica_id: str, owner: str, name: str, now: int, *, named: int) -> None:
+    """Store whose face a replica is that a create call has just made, and offer it.
+
+    ``named`` is 1 where a person has named its id: it keeps the owner that it has.
+    """
     tx.all(
         _OWN,
         id=replica_id,
         name=name,
         search_name=name.casefold(),
         owner=owner,
+        named=named,
         now=now,
         revision=next_revision(tx),
     )
