@@ -131,7 +131,7 @@ _ASK_NEW_OWNER: Final = Query(
     """
     UPDATE jobs SET owner = :owner, approval_asked = :asked
     WHERE ended_at IS NULL AND state = 'waiting_for_approval' AND asks_owner = 1
-        AND owner <> :owner AND lower(params) LIKE :params
+        AND owner <> :owner AND lower(params) LIKE :params ESCAPE '!'
     RETURNING *
     """
 )
@@ -140,7 +140,8 @@ _USES: Final = Query(
     """
     SELECT (SELECT count(*) FROM channel_defaults WHERE replica_id = :id) AS defaults,
         (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND lower(params) LIKE :params LIMIT 1000
+            SELECT 1 FROM jobs
+            WHERE ended_at IS NULL AND lower(params) LIKE :params ESCAPE '!' LIMIT 1000
         ) AS found) AS open_jobs
     """
 )
@@ -637,7 +638,8 @@ def _forget(tx: Transaction, replica_id: str, revision: int) -> None:
 
 def _using(replica_id: str) -> str:
     """Return the pattern of the parameters, in lower case, of jobs that use a replica."""
-    return f'%"replica_id": {json.dumps(replica_id.lower())}%'
+    written = json.dumps(replica_id.lower()).replace("_", "!_")
+    return f'%"replica_id": {written}%'
 
 
 def next_revision(tx: Transaction) -> int:

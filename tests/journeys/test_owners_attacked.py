@@ -170,3 +170,24 @@ async def test_a_removed_replica_is_refused_in_any_form_that_was_open(quiet_worl
         await (await change(world, world.ana, f"remove {REPLICA}")).submit()
         await form.submit({"replica_id": REPLICA, "script": SCRIPT})
         assert form.errors == {"replica_id": REMOVED}
+
+
+@on_both_engines
+async def test_a_new_owner_decides_about_no_other_replica_of_a_similar_id(
+    quiet_world: World,
+) -> None:
+    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+    world.slack.add_user("dora")
+    for replica in ("r_1", "rx1"):
+        world.service.add_replica(replica, replica)
+    async with world.running_bot(ADMIN_USERS=cleo.user.id):
+        for replica in ("r_1", "rx1"):
+            await limit_to_asking(world, world.ana, replica)
+        await world.request_video(world.ben, {"replica_id": "rx1", "script": SCRIPT})
+        await (await change(world, cleo, "rename r_1")).submit({"owner": "dora"})
+        await world.settle()
+        assert not told(world, "dora")
+        await world.request_video(world.ben, {"replica_id": "r_1", "script": SCRIPT})
+        await (await change(world, cleo, "rename r_1")).submit({"owner": "ana"})
+        await world.settle()
+        assert len(told(world, "ana")) == 2
