@@ -364,7 +364,7 @@ _ADD_NOTICE_OF_DAY: Final = Query(
     INSERT INTO deliveries
         (job_id, role, day, state, channel, direct, addressee, due_at)
     SELECT :job_id, 'notice', :day, 'pending', :owner, 1, :owner, :now
-    WHERE EXISTS (SELECT 1 FROM replicas WHERE owner = :owner AND muted = 0)
+    WHERE (SELECT max(muted) FROM replicas WHERE owner = :owner) = 0
     ON CONFLICT DO NOTHING
     """
 )

@@ -932,7 +932,8 @@ class Jobs(DueRows):
             if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
                 return
             asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
-            if row["asks_owner"] and delivery.addressee == row["owner"] and not asked:
+            is_owners = row["asks_owner"] and delivery.addressee == row["owner"]
+            if is_owners and not self.approvals.admins.intersection(asked):
                 asked = sorted(self.approvals.admins - {row["user_id"]})
                 self._ask(tx, job_from(row), asked, now)
             tx.all(_ASKED, id=delivery.job_id, asked=json.dumps(asked))
@@ -992,7 +993,10 @@ class Jobs(DueRows):
         bind(tx, attempt_id, remote_id)
         if job.kind in self._trainings:
             name = job.params.get("replica_name", "")
-            own(tx, remote_id, job.owner or job.user, name, now)
+            owner, named = job.owner or job.user, get_attempt(tx, attempt_id)["user_supplied"]
+            own(tx, remote_id, owner, name, now, named=named)
+            if job.failure is Failure.STOPPED_BY_OWNER:
+                remove(tx, remote_id, owner, next_revision(tx), now)
 
     def _wait(
         self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime, *, asks_owner: bool

@@ -22,7 +22,7 @@ from bot.store.database import (
     optional_moment,
     to_ms,
 )
-from bot.store.deliveries import add_approvals, withdraw_notices
+from bot.store.deliveries import add_approvals, edit_card, withdraw_notices
 from bot.store.due import UnreadableRows, number, optional_text, read_each, reading, text
 from bot.store.job_rows import job_from
 
@@ -94,15 +94,20 @@ FACE: Final = Query(f"SELECT {FACE_COLUMNS}")
 _KEPT: Final = Query(f"SELECT owner, removed_at FROM replicas WHERE {_IS_KEPT}")  # noqa: S608
 _ADD: Final = Query(
     """
-    UPDATE replicas SET removed_at = NULL, owner = coalesce(owner, :user), revision = :revision
+    UPDATE replicas SET removed_at = NULL, revision = :revision, owner = coalesce(
+        (SELECT max(owner) FROM replicas WHERE lower(id) = lower(:face)), :user
+    )
     WHERE lower(id) = lower(:face)
     """
 )
-# Only of what is trained just now, under an id that is new: the form named its owner.
+# Of what is trained just now, under an id that is new, the form named the owner. Where a person
+# named the id, it may be any replica: one that has an owner keeps them.
 _OWN: Final = Query(
     """
     INSERT INTO replicas (id, name, search_name, verdict, used_at, owner, revision)
-    VALUES (:id, :name, :search_name, 'going', :now, :owner, :revision)
+    VALUES (:id, :name, :search_name, 'going', :now, coalesce(
+        (SELECT max(owner) FROM replicas WHERE :named = 1 AND lower(id) = lower(:id)), :owner
+    ), :revision)
     ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, revision = excluded.revision
     """
 )
@@ -126,7 +131,7 @@ _ASK_NEW_OWNER: Final = Query(
     """
     UPDATE jobs SET owner = :owner, approval_asked = :asked
     WHERE ended_at IS NULL AND state = 'waiting_for_approval' AND asks_owner = 1
-        AND owner <> :owner AND lower(params) LIKE :params
+        AND owner <> :owner AND lower(params) LIKE :params ESCAPE '!'
     RETURNING *
     """
 )
@@ -135,7 +140,8 @@ _USES: Final = Query(
     """
     SELECT (SELECT count(*) FROM channel_defaults WHERE replica_id = :id) AS defaults,
         (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND lower(params) LIKE :params LIMIT 1000
+            SELECT 1 FROM jobs
+            WHERE ended_at IS NULL AND lower(params) LIKE :params ESCAPE '!' LIMIT 1000
         ) AS found) AS open_jobs
     """
 )
@@ -375,6 +381,7 @@ class Replicas:
                     params=_using(replica_id),
                 ):
                     add_approvals(tx, job_from(row), [owner], to_ms(now), to_ms(now))
+                    edit_card(tx, row["id"], row["user_id"], to_ms(now))
                     tx.notify(Topic.HOMES, owner)
             edited = tx.all(
                 _EDIT,
@@ -416,10 +423,8 @@ class Replicas:
         return row["defaults"], row["open_jobs"]
 
     def list_owned(self, user: str) -> list[KnownReplica]:
-        """Return the replicas of a person that are not removed."""
-        return [
-            each for each in self._cache.known.values() if each.owner == user and not each.removed
-        ]
+        """Return the replicas of a person, also those that are removed."""
+        return [each for each in self._cache.known.values() if each.owner == user]
 
     async def clear_default(self, channel: str) -> None:
         """Have no replica chosen beforehand in a channel's create form."""
@@ -594,14 +599,18 @@ class _Cache:
         return "".join(texts)
 
 
-def own(tx: Transaction, replica_id: str, owner: str, name: str, now: int) -> None:
-    """Store whose face a replica is that a create call has just made, and offer it."""
+def own(tx: Transaction, replica_id: str, owner: str, name: str, now: int, *, named: int) -> None:
+    """Store whose face a replica is that a create call has just made, and offer it.
+
+    ``named`` is 1 where a person has named its id: it keeps the owner that it has.
+    """
     tx.all(
         _OWN,
         id=replica_id,
         name=name,
         search_name=name.casefold(),
         owner=owner,
+        named=named,
         now=now,
         revision=next_revision(tx),
     )
@@ -629,7 +638,8 @@ def _forget(tx: Transaction, replica_id: str, revision: int) -> None:
 
 def _using(replica_id: str) -> str:
     """Return the pattern of the parameters, in lower case, of jobs that use a replica."""
-    return f'%"replica_id": {json.dumps(replica_id.lower())}%'
+    written = json.dumps(replica_id.lower()).replace("_", "!_")
+    return f'%"replica_id": {written}%'
 
 
 def next_revision(tx: Transaction) -> int:

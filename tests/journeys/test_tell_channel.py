@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sandbox.faults import Reset
+from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import Scenario
 from sandbox.slack import Call
 from sandbox.slack_objects import Message
@@ -81,3 +81,13 @@ async def test_a_form_keeps_the_choice_when_it_is_drawn_anew(world: World) -> No
     await form.submit({**typed, **TOLD})
     assert form.is_open
     assert form.values["tell_channel"] == ["yes"]
+
+
+async def test_a_reply_that_may_not_tell_the_channel_is_in_the_thread_alone(world: World) -> None:
+    card = await world.request_video(world.ana, TOLD)
+    refusal = CannedResponse(200, {"ok": False, "error": "cant_broadcast_message"})
+    world.slack.faults.next("chat.postMessage", refusal)
+    await world.advance(minutes=5)
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert len(told(world.calls("chat.postMessage"))) == 1

@@ -350,7 +350,7 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -
     known = ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
-    is_admin = command.user in ctx.admins
+    is_admin = await ctx.is_admin(command.user)
     changeable = {each.id for each in known if is_admin or each.owner == command.user}
     replicas = listed_replicas(known, changeable)
     text = joined([trainings.text, replicas.text])
@@ -451,7 +451,7 @@ async def open_change(
     ctx: HandlerContext, verb: str, user: str, trigger_id: str, replica_id: str
 ) -> str | None:
     """Open the form that changes a replica, or with "remove", asks; return why not, if so."""
-    known, is_admin = ctx.store.replicas.get(replica_id), user in ctx.admins
+    known, is_admin = ctx.store.replicas.get(replica_id), await ctx.is_admin(user)
     if known is None or known.removed:
         return REPLICA_REMOVED
     if not (is_admin or user == known.owner):
@@ -535,7 +535,8 @@ async def edit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         replica_id,
         user,
         ctx.clock.now(),
-        is_admin=user in ctx.admins,
+        # Whose form lacks the field has not chosen that nobody owns it.
+        is_admin=_OWNER in view.values and await ctx.is_admin(user),
         name=name if known is None or name != known.service_name else None,
         asks_owner=fields.get(_WHO_ASKS) == "ask",
         owner=owner,
@@ -550,7 +551,7 @@ async def remove(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     submission = read(ViewSubmission, body)
     replica_id, user = submission.view.metadata(_Metadata).replica, submission.user
     if await ctx.store.replicas.remove(
-        replica_id, user, ctx.clock.now(), is_admin=user in ctx.admins
+        replica_id, user, ctx.clock.now(), is_admin=await ctx.is_admin(user)
     ):
         await ack()
     else:
@@ -628,7 +629,7 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str, user: str | N
     replicas, now = ctx.store.replicas, ctx.clock.now()
     if user is None:
         await replicas.learn(snapshot, now)
-    elif not await replicas.add(snapshot, user, now, is_admin=user in ctx.admins):
+    elif not await replicas.add(snapshot, user, now, is_admin=await ctx.is_admin(user)):
         raise _Unusable(f"This replica was removed here. {_NOT_YOURS}")
     known = replicas.get(replica_id)
     if known is not None and known.removed:

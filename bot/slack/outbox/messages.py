@@ -186,10 +186,13 @@ def redirect(delivery: Delivery, job: Job) -> Delivery:
 
 
 def is_broadcast(delivery: Delivery, job: Job) -> bool:
-    """Return whether a reply is shown in its channel too, and not in the thread alone."""
+    """Return whether a reply is shown in its channel too, and not in the thread alone.
+
+    Not once Slack has refused its form: it may be this.
+    """
     in_thread = delivery.thread_ts is not None and delivery.channel.startswith(("C", "G"))
     is_good = delivery.role is Role.REPLY and job.state is State.SUCCEEDED
-    return job.tell_channel and is_good and in_thread
+    return job.tell_channel and is_good and in_thread and not delivery.rewrites
 
 
 def may_be_posted(delivery: Delivery, job: Job) -> bool:

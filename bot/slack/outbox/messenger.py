@@ -205,7 +205,7 @@ class Messenger(Outbox):
     def _day_ends(self, outgoing: Outgoing) -> datetime | None:
         """Return when the day ends that a notice is about; None of all else."""
         job = outgoing.job
-        uses = self._presenters[job.kind].replica_id(job) is not None
+        uses = job.kind not in self._store.limits.settings.trainings
         if outgoing.delivery.role is not Role.NOTICE or not uses or job.ended_at is None:
             return None
         return notice_day(job.ended_at) + timedelta(days=1)

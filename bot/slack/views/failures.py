@@ -8,7 +8,6 @@ from bot.service.errors import WITHHELD
 from bot.slack.views.blocks import cut, joined
 from bot.slack.views.presenters import Presenter
 
-KEY_REFUSED: Final = "The video service doesn't accept this bot's key"
 LOST_ACCESS: Final = "I've lost access to the video service."
 OUT_OF_CREDIT: Final = "Out of video credits."
 FOR_ADMINS: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})

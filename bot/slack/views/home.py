@@ -52,7 +52,6 @@ MAX_REPLICAS: Final = 12
 MAX_MADE: Final = 10
 MAX_QUESTIONS: Final = 5
 """Of each sort: three blocks each. With everything else, a view has room for these."""
-_MAX_LINE: Final = 200
 MAX_PAST: Final = 5
 """Changes of limits that are shown."""
 MONTH: Final = "month"
