@@ -20,7 +20,6 @@ NOT_APPROVED: Final = {
     Failure.WITHDRAWN: "Cancelled",
 }
 """The failures of a request that was not approved, in a word: nothing was created."""
-CONTACT_OPERATOR: Final = "Please tell the person who runs this bot."
 
 
 class Clip(NamedTuple):
