@@ -97,7 +97,7 @@ async def test_the_person_in_the_footage_stops_the_training(world: World) -> Non
     await world.advance(minutes=1)
     assert "Stopped" in world.now(card).text
     [reply] = world.replies(card)
-    assert reply.text == f"<@{world.ana.user.id}> the person in the footage stopped this replica."
+    assert reply.text == f"<@{world.ana.user.id}>, the person in the footage stopped this replica."
     world.service.finish(world.last_replica_id())
     await world.advance(hours=2)
     form = await world.open_form(world.ana)
@@ -277,7 +277,7 @@ async def test_what_others_ask_for_waits_for_the_owner(quiet_world: World) -> No
         assert asked.text.startswith(f"*May <@{who}> make this video with your replica?*")
         assert SCRIPT in str(asked.blocks)
         assert labels(asked) == ["Approve", "Decline", "Details"]
-        assert "I asked ana to approve it." in world.now(card).text
+        assert "Waiting for ana." in world.now(card).text
         for other in ("ben", "cleo"):
             await Person(world.slack, other).click(asked, "Approve")
         await world.advance(minutes=30)
@@ -360,7 +360,7 @@ async def test_the_owner_decides_first_and_the_approvers_then(quiet_world: World
             await world.ana.click(asked, "Approve")
         await world.advance(minutes=30)
         assert world.created_count() == 0
-        assert "I asked cleo to approve it." in world.now(card).text
+        assert "Waiting for cleo." in world.now(card).text
         [second] = told(world, "cleo")
         await world.ana.click(second, "Approve")
         await world.advance(minutes=5)
@@ -379,7 +379,7 @@ async def test_admins_decide_where_the_owner_cannot_be_reached(quiet_world: Worl
         card = await world.request_video(world.ben, {"script": SCRIPT})
         await world.advance(hours=2)
         [asked] = told(world, "cleo")
-        assert "I asked cleo to approve it." in world.now(card).text
+        assert "Waiting for cleo." in world.now(card).text
         assert world.created_count() == 0
         await cleo.click(asked, "Approve")
         await world.advance(minutes=5)
