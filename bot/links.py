@@ -84,10 +84,9 @@ _NOT_PUBLIC: Final[tuple[IPv4Network | IPv6Network, ...]] = (
 # All of IPv6 that is handed out to hosts: mapped IPv4, NAT64 and local ranges lie outside.
 _UNICAST: Final = IPv6Network("2000::/3")
 
-_NOT_A_HOST: Final = "The domain in the link is not a valid name. Check it for typos."
+_NOT_A_HOST: Final = "The link's domain isn't valid. Check it for typos."
 _NOT_PUBLIC_ADDRESS: Final = (
-    "The address in the link is not one on the public internet, or not in its plain form. "
-    "Use a link with a name, like https://example.com."
+    "That address isn't on the public internet. Use a link with a name, like https://example.com."
 )
 
 
@@ -117,10 +116,10 @@ def check_link(text: str) -> str:
     """
     text = _unwrapped(text)
     if not text:
-        raise BadLink("There is no link here. Paste one that starts with https://.")
+        raise BadLink("Paste a link that starts with https://.")
     if " " in text or "\\" in text or not text.isprintable():
         raise BadLink(
-            "The link has a space, a line break, a backslash or an invisible character in it. "
+            "The link has a space or another character that links can't have. "
             "Copy it again, in one piece."
         )
     parts = _LINK.fullmatch(text)
@@ -128,8 +127,7 @@ def check_link(text: str) -> str:
         raise BadLink("That's not a web link. Paste the whole link, starting with https://.")
     if "@" in parts["authority"]:
         raise BadLink(
-            "The link has a user name or password in it (the part before @). "
-            "Use one that opens without them."
+            "The link has a user name or password (before the @). Use one that opens without them."
         )
     authority = _AUTHORITY.fullmatch(parts["authority"])
     if authority is None:
@@ -351,7 +349,7 @@ def check_file_link(text: str) -> str:
         )
     if direct is None and _is_page(host, urlsplit(link).path):
         raise BadLink(
-            f"A link to {host} opens a page, not the file. Use one that downloads the file, such "
+            f"A link to {host} opens a page, not the file. Use one that downloads it, such "
             "as from cloud storage."
         )
     return link

@@ -22,29 +22,30 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
     """Yield a request that waits for approval: its card, what approvers see, and how it ends."""
     asked = Approval(asked=("C1",), until=NINE)
     waiting = cards.job(State.WAITING_FOR_APPROVAL, approval=asked)
-    yield "The card, asked in a channel", card(waiting, PRESENTER)
+    yield "The card", card(waiting, PRESENTER)
     directly = replace(waiting, approval=replace(asked, asked=(BEN,)))
-    yield "The card, asked in a direct message", card(directly, PRESENTER)
+    yield "The card, asked directly", card(directly, PRESENTER)
     unnamed = bot_cards.card(directly, PRESENTER, names={ANA: NAMES[ANA]})
-    yield "Likewise, where Slack does not tell the names of approvers", unnamed
+    yield "Without names", unnamed
     many = replace(waiting, approval=replace(asked, asked=(BEN, "U1", "U2")))
-    yield "Likewise, where it tells some, or there are many", card(many, PRESENTER)
+    yield "With many approvers", card(many, PRESENTER)
     nobody = replace(waiting, approval=replace(asked, asked=()))
     unreached = card(nobody, PRESENTER, approvers=[BEN])
-    yield "The card, where Slack refuses each message to approvers", unreached
-    yield "The card, once nobody is left who may approve", card(nobody, PRESENTER)
+    yield "Nothing could be sent", unreached
+    yield "No approver is left", card(nobody, PRESENTER)
     owed = replace(OWED, role=Role.APPROVAL, number=0)
     request = approval_request(owed, waiting, PRESENTER, [BEN], replica="Anna")
-    yield "What approvers see", request
+    yield "For approvers", request
     again = replace(waiting, attempts=1)
     yield (
-        "What approvers see, of what is to be created again",
+        "Create again, for approvers",
         approval_request(owed, again, PRESENTER, [BEN], replica="Anna"),
     )
-    yield "Likewise, on the card", card(again, PRESENTER)
+    yield "Create again, on the card", card(again, PRESENTER)
     copied = approval_request(owed, replace(waiting, copied=True), PRESENTER, [BEN])
-    yield "What approvers see after a backup was restored", copied
+    yield "After a backup was restored", copied
     decided = replace(asked, decided_by=BEN, decided_at=NINE)
+    over = {}
     for settlement, failure in (
         (Settlement.APPROVED, None),
         (Settlement.DECLINED, Failure.DECLINED),
@@ -59,15 +60,17 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
         name = settlement.value.capitalize().replace("_", " ")
         yield f"{name}, for approvers", approval_request(settled, ended, PRESENTER)
         if failure is not None:
-            ended = replace(ended, state=State.FAILED, failure=failure)
-            yield f"{name}, on the card", card(ended, PRESENTER)
-            yield f"{name}, in the closing reply", reply(ended, PRESENTER)
+            over[name] = replace(ended, state=State.FAILED, failure=failure)
+    for name, ended in over.items():
+        yield f"{name}, on the card", card(ended, PRESENTER)
+    for name, ended in over.items():
+        yield f"{name}, in the closing reply", reply(ended, PRESENTER)
     of_owner = replace(directly, user=ANA, owner=BEN, asks_owner=True)
     notice = approval_request(
         replace(owed, direct=True, addressee=BEN), of_owner, PRESENTER, replica="Anna"
     )
-    yield "What the owner of a replica sees", notice
+    yield "For an owner", notice
     made = made_with([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS)
-    yield "What an owner is told once a day", made
-    yield "What the person in the footage is told", training_notice(cards.WELL, "Ben, office")
+    yield "For an owner, once a day", made
+    yield "For the person in the footage", training_notice(cards.WELL, "Ben, office")
     yield "Approved, on the card", card(replace(cards.WELL, approval=decided), PRESENTER)

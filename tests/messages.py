@@ -7,7 +7,7 @@ the forms as a sandbox Slack got them. What has no renderer is collected from th
 import asyncio
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -50,9 +50,9 @@ PAGE: Final = ROOT / "docs" / "messages.md"
 INTRO: Final = """\
 # Every text of the bot
 
-Everything that people can read from this bot in Slack, on one page for reading aloud. `python -m
-tests.messages` writes it from the code, and a test fails if it is out of date. In the lists at the
-end, an ellipsis stands for what is filled in.
+All that people can read from this bot in Slack, for reading aloud. `python -m tests.messages`
+writes it from the code; a test fails if it is out of date. A message has no line twice, and none of
+the one above it. In the lists at the end, an ellipsis stands for what is filled in.
 """
 card: Final = partial(bot_cards.card, names=NAMES)
 reply: Final = partial(bot_replies.reply, names=NAMES)
@@ -80,7 +80,7 @@ def plain(text: str) -> str:
 
 def quoted(lines: Iterable[str]) -> list[str]:
     """Return lines as a quotation whose line ends are kept."""
-    return [f"> {line}  " for text in lines for line in text.splitlines() if line]
+    return [f"> {line}  " for line in lines]
 
 
 def shown(message: Message) -> list[str]:
@@ -163,21 +163,21 @@ def rich_lines(element: Json) -> list[str]:
 def card_entries() -> Iterator[Entry]:
     """Yield the cards of both kinds in every state."""
     for state, job in cards.CARDS.items():
-        yield f"A video: {state}", shown(card(job, PRESENTER, replica="Anna"))
+        yield state.capitalize(), shown(card(job, PRESENTER, replica="Anna"))
     asked = replace(cards.job(State.UNCONFIRMED), asked=1)
-    yield "A video: the question was asked", shown(card(asked, PRESENTER, replica="Anna"))
+    yield "The question was asked", shown(card(asked, PRESENTER, replica="Anna"))
     over = replace(cards.WELL, orphaned_ids=("v0", "v00"))
-    yield "A video: ready three times", shown(card(over, PRESENTER, replica="Anna"))
+    yield "Ready three times", shown(card(over, PRESENTER, replica="Anna"))
     for why, failure in (
         ("key rejected", Failure.KEY_REJECTED),
         ("limited", Failure.UNREACHABLE),
         ("the service is down", Failure.SERVICE_DOWN),
-        ("a request like it failed", Failure.SERVICE_TROUBLE),
+        ("the service has trouble", Failure.SERVICE_TROUBLE),
     ):
         held = cards.job(State.QUEUED, held_by=failure, held_until=NINE)
-        yield f"A video: waiting, {why}", shown(card(held, PRESENTER, replica="Anna"))
+        yield f"Waiting, {why}", shown(card(held, PRESENTER, replica="Anna"))
     unread = cards.job(State.RUNNING, held_by=Failure.UNREACHABLE, held_until=NINE)
-    yield "A video: rendering, reads are limited", shown(card(unread, PRESENTER, replica="Anna"))
+    yield "Rendering, reads are limited", shown(card(unread, PRESENTER, replica="Anna"))
     for state, job in cards.TRAININGS.items():
         yield f"A replica: {state}", shown(card(job, REPLICA_PRESENTER))
     bad = cards.failed(Failure.SERVICE_FAILED, "Too dark.")
@@ -186,30 +186,31 @@ def card_entries() -> Iterator[Entry]:
 
 def reply_entries() -> Iterator[Entry]:
     """Yield the closing replies, one for each way in which a request can end."""
+    yield "Ready", shown(reply(cards.WELL, PRESENTER))
+    long = replace(cards.WELL, params={**cards.WELL.params, "script": "Hello. " * 600})
+    text = [line[:40] for line in plain(reply(long, PRESENTER).text).splitlines()]
+    yield "Ready, with a long script", text
+    yield (
+        "The channel refused it",
+        shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL, "replica-videos")),
+    )
+    elsewhere = replace(cards.WELL, channel="D0BEN")
+    yield (
+        "A conversation refused it",
+        shown(redirected(reply(elsewhere, PRESENTER), elsewhere, "replica-videos")),
+    )
     for state, job in cards.REPLIES.items():
         yield state.capitalize(), shown(reply(job, PRESENTERS[job.kind]))
     held_back_by = {Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE}  # and no job fails with it
     for failure in (each for each in Failure if each not in held_back_by):
-        why = failure.value.replace("_", " ")
-        yield f"Ended without a reason: {why}", shown(reply(cards.failed(failure), PRESENTER))
-    long = replace(cards.WELL, params={**cards.WELL.params, "script": "Hello. " * 600})
-    text = [line[:200] for line in plain(reply(long, PRESENTER).text).splitlines()]
-    yield "Ready, with a long script", text
+        why = failure.value.replace("_", " ").capitalize()
+        yield why, shown(reply(cards.failed(failure), PRESENTER))
     yield "The file below it", [FILE_COMMENT, file_name("Hello")]
     for each in (cards.WELL, *cards.TRAININGS.values()):
         presenter = PRESENTERS[each.kind]
         if clip := presenter.clip(each):
             name = file_name(presenter.name(each), otherwise="", ending="mp4")
-            yield f"The {each.kind} below it, with MEDIA_HOSTS", [clip.comment, name]
-    yield (
-        "In a direct message, since the channel refused it",
-        shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL, "replica-videos")),
-    )
-    elsewhere = replace(cards.WELL, channel="D0BEN")
-    yield (
-        "Likewise, asked in a conversation",
-        shown(redirected(reply(elsewhere, PRESENTER), elsewhere, "replica-videos")),
-    )
+            yield f"The {each.kind} below it", [clip.comment, name]
 
 
 def question_entries() -> Iterator[Entry]:
@@ -219,7 +220,7 @@ def question_entries() -> Iterator[Entry]:
     yield "Asked, without PUBLIC_URL", shown(to_admins)
     again = replace(ASKED, asked=2)
     direct = replace(OWED, direct=True)
-    yield "Asked again, in a direct message", shown(question(direct, again, PRESENTER, [BEN]))
+    yield "Asked again", shown(question(direct, again, PRESENTER, [BEN]))
     others = [
         replace(ASKED, id=str(number), params={"video_name": f"Part {number}"}) for number in (2, 3)
     ]
@@ -249,11 +250,11 @@ def question_entries() -> Iterator[Entry]:
 def command_entries() -> Iterator[Entry]:
     """Yield what the commands answer."""
     yield "`/video help`", shown(video_help("/video", "/replica"))
-    yield "`/replica help`", shown(replica_help("/replica"))
     yield (
-        "Short help, after a mention or in the app's messages",
+        "Short help",
         shown(short_help("/video", "/replica")),
     )
+    yield "`/replica help`", shown(replica_help("/replica"))
     jobs = [cards.rendering(), cards.WELL, cards.CARDS["erased"]]
     yield "`/video list`", shown(listed(jobs, PRESENTER, "Your videos, newest first:"))
     yield "`/video find`", [FIND_HELP.format(command="/video")]
@@ -262,11 +263,11 @@ def command_entries() -> Iterator[Entry]:
         answer = found_jobs(jobs, PRESENTER, "greeting", BEN, as_script)
         yield f"`/video find greeting`{what}", shown(answer)
     known = [KnownReplica("r-anna", "Anna", default=True), KnownReplica("r-kim", "Kim")]
-    yield "`/replica list`, after the trainings", shown(listed_replicas(known))
+    yield "`/replica list`", shown(listed_replicas(known))
     well = cards.WELL
     yield "`/video status`", shown(status_message(PRESENTER, well, well.snapshot, ANA))
     yield (
-        "`/video status`, while the service is down",
+        "`/video status`, not checked",
         shown(
             status_message(
                 PRESENTER, cards.rendering(), None, ANA, "The video service cannot be reached."
@@ -277,7 +278,7 @@ def command_entries() -> Iterator[Entry]:
 
 def refusal_entries() -> Iterator[Entry]:
     """Yield what people are told who may not do something."""
-    yield "Somebody else's request", [plain(not_theirs(f"<@{BEN}>"))]
+    yield "Another person's request", [plain(not_theirs(f"<@{BEN}>"))]
     reached = [
         LimitReached(Limit.OPEN_PER_USER, 5),
         LimitReached(Limit.OPEN_PER_USER, 1),
@@ -285,16 +286,15 @@ def refusal_entries() -> Iterator[Entry]:
         LimitReached(Limit.PER_DAY, 200, NINE + timedelta(hours=15)),
         LimitReached(Limit.PER_MONTH, 2_000, NINE + timedelta(days=29, hours=15)),
     ]
-    for each in reached:
-        resets = resets_in_form(each, None, NINE)
-        yield f"Limit: {each.limit.value.replace('_', ' ')}", [limit_sentence(each, resets)]
+    sentences = [limit_sentence(each, resets_in_form(each, None, NINE)) for each in reached]
+    yield "Limits", sentences
     for about, job in (
-        ("is there", cards.WELL),
-        ("is being made", cards.rendering()),
-        ("is not known to be made", cards.job(State.UNCONFIRMED)),
-        ("waits for approval", cards.job(State.WAITING_FOR_APPROVAL)),
+        ("ready", cards.WELL),
+        ("rendering", cards.rendering()),
+        ("unconfirmed", cards.job(State.UNCONFIRMED)),
+        ("waiting for approval", cards.job(State.WAITING_FOR_APPROVAL)),
     ):
-        yield f"The same was asked for, and {about}", [plain(offer(job, PRESENTER, BEN))]
+        yield f"Asked for again, {about}", [plain(offer(job, PRESENTER, BEN))]
 
 
 def view_entries() -> Iterator[Entry]:
@@ -317,13 +317,13 @@ def view_entries() -> Iterator[Entry]:
         admin=ADMIN,
         made=made,
     )
-    yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
     spending = spending_modal(ADMIN.spending, NINE)
     yield "Spending, for an admin", view_lines(spending)
-    yield "Change limits, for an admin", view_lines(limits_form(ADMIN.in_force, GROUPS))
-    for what, admin in (("with problems", IN_TROUBLE), ("while the service is down", DOWN)):
+    yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
+    for what, admin in (("with problems", IN_TROUBLE), ("service down", DOWN)):
         empty = HomeContent([], page=0, more=False, replicas=[], admin=admin)
-        yield f"Home, still empty, {what}", view_lines(home_view(empty, PRESENTERS, command))
+        yield f"Home, {what}", view_lines(home_view(empty, PRESENTERS, command))
+    yield "Change limits, for an admin", view_lines(limits_form(ADMIN.in_force, GROUPS))
 
 
 # ── Forms, as Slack got them ──────────────────────────────────────────────────────────────────
@@ -336,16 +336,14 @@ async def form_entries() -> list[Entry]:
         world = World(Path(folder))
         async with world.running_sandbox(), world.running_bot(MAX_SCRIPT="20000"):
             form = await world.open_form(world.ana)
-            entries.append(
-                ("Create a video, before there are replicas", view_lines(form.view.body))
-            )
+            entries.append(("Create a video", view_lines(form.view.body)))
             await form.close()
             await world.ana.command("/replica", f"add {REPLICA}", "studio")
             await world.settle()
             form = await world.open_form(world.ana, "Welcome to the team!")
             for choice in ("background_url", "background_source_url"):
                 await form.choose("background", choice)
-                title = f"Create a video, with a script and “{choice}”"
+                title = f"With “{choice}”"
                 entries.append((title, view_lines(form.view.body)))
             await form.close()
             form = await world.open_form(world.ana, command="/replica")
@@ -361,9 +359,10 @@ _EXAMPLES: Final = {"{noun}": "video", "{command}": "/video"}
 
 
 def is_on(page: str, text: str) -> bool:
-    """Return whether all that is written of a text is on the page."""
+    """Return whether all that is written of a text is on the page, in any case."""
+    page = page.casefold()
     parts = (plain(part).strip() for line in text.splitlines() for part in _GAP.split(line))
-    return all(part in page for part in parts)
+    return all(part.casefold() in page for part in parts)
 
 
 def read_aloud(text: str) -> str:
@@ -373,39 +372,53 @@ def read_aloud(text: str) -> str:
 
 def rest(page: str) -> dict[str, list[str]]:
     """Return the texts that are not on the page yet, by heading."""
+    texts = {text: heading for heading, source in sources() for text in literals(source)}
+    wanted = set()
+    for text in sorted(texts, key=len, reverse=True):  # a short one may be a part of a longer one
+        if not is_on(page, text):
+            wanted.add(text)
+            page += f"\n{read_aloud(text)}"
     found: dict[str, list[str]] = {}
-    for heading, source in sources():
-        for text in literals(source):
-            known = found.setdefault(heading, [])
-            if not is_on(page, text) and text not in known:
-                known.append(text)
-    return {heading: texts for heading, texts in found.items() if texts}
+    for text, heading in texts.items():
+        if text in wanted:
+            found.setdefault(heading, []).append(text)
+    return found
 
 
 # ── The page ──────────────────────────────────────────────────────────────────────────────────
 
 
-def chapter(heading: str, entries: Sequence[Entry]) -> str:
-    """Return a chapter of the page."""
-    parts = [f"## {heading}"]
-    for title, lines in entries:
-        parts.append("\n".join([f"{title}:", "", *quoted(lines)]))
+def chapter(heading: str, entries: Iterable[Entry], seen: set[str]) -> str:
+    """Return a chapter of the page.
+
+    A message is without the lines of the one above, and is left out if all its lines were ``seen``.
+    """
+    parts, above = [f"## {heading}"], []
+    for title, texts in entries:
+        lines = [*dict.fromkeys(line for text in texts for line in text.splitlines() if line)]
+        if seen.issuperset(lines):
+            continue
+        new = [line for line in lines if line not in above]
+        parts.append("\n".join([f"{title}:", "", *quoted(new)]))
+        above = lines
+        seen.update(lines)
     return "\n\n".join(parts)
 
 
 async def page() -> str:
     """Return the page."""
+    seen: set[str] = set()
     chapters = [
-        chapter("Cards", [*card_entries()]),
-        chapter("Closing replies", [*reply_entries()]),
-        chapter("The question, and what Slack asks first", [*question_entries()]),
-        chapter("Approval", [(name, shown(each)) for name, each in approval_messages()]),
-        chapter("Forms", await form_entries()),
-        chapter("Commands", [*command_entries()]),
-        chapter("Home and details", [*view_entries()]),
-        chapter("Limits and rights", [*refusal_entries()]),
+        ("Cards", [*card_entries()]),
+        ("Closing replies", [*reply_entries()]),
+        ("Questions and confirmations", [*question_entries()]),
+        ("Approval", [(name, shown(each)) for name, each in approval_messages()]),
+        ("Forms", await form_entries()),
+        ("Commands", [*command_entries()]),
+        ("Home and details", [*view_entries()]),
+        ("Limits and rights", [*refusal_entries()]),
     ]
-    text = "\n\n".join([INTRO.rstrip(), *chapters])
+    text = "\n\n".join([INTRO.rstrip(), *(chapter(*each, seen) for each in chapters)])
     for heading, texts in rest(text).items():
         lines = "\n".join(f"* {read_aloud(each)}" for each in texts)
         text += f"\n\n## {heading}\n\n{lines}"

@@ -44,7 +44,7 @@ _FOR_THE_LOG: Final = {
 }
 _NOT_SHOWN: Final = {"compile", "Unreadable", "debug", "info", "warning", "error", "exception"}
 _NO_WORDS: Final = {
-    *("Bearer {}", "a row cannot be read", "not stored for certain", "not stored"),
+    *("Bearer {}", "a row cannot be read", "not stored for certain", "not stored", "at 0"),
     # For the log.
     *("is VIDEO_API_URL right, and reachable from here?", "is VIDEO_API_KEY right?"),
     "top up its account",

@@ -89,15 +89,11 @@ def parse(fields: Mapping[str, str], max_script: int) -> dict[str, str]:
     if not replica_id:
         errors["replica_id"] = "Pick a replica or paste a replica ID."
     elif not is_replica_id(replica_id):
-        errors["replica_id"] = (
-            "A replica ID is one word of letters and digits, as the video service shows it."
-        )
+        errors["replica_id"] = "A replica ID is one word of letters and digits."
     if not script:
         errors["script"] = "Write what the replica should say."
     elif not any(letter.isalnum() and letter not in _FILLERS for letter in script):
-        errors["script"] = (
-            "Write what the replica should say: this script has no letters or digits."
-        )
+        errors["script"] = "This script has no letters or digits."
     elif len(script) > max_script:
         errors["script"] = (
             f"The script has {len(script):,} characters. The limit is {max_script:,}: shorten it."

@@ -32,11 +32,10 @@ from bot.timings import Timings
 STARTING: Final = "I'm still starting. Please try again in a moment."
 OTHER_WORKSPACE: Final = "I'm connected to another workspace now. Let a workspace admin know."
 OTHER_APP: Final = "This came from another Slack app. Let a workspace admin know."
-STRANGER: Final = "Sorry, only people in the workspace where I'm installed can use me."
+STRANGER: Final = "Sorry, only people in my workspace can use me."
 GUEST: Final = "Guests can't do that. Please ask a full member."
 SHARED_CHANNEL: Final = (
-    "People from another organization are in this channel, or invited, so I don't post there. "
-    "Please choose another one."
+    "I don't post in channels shared with another organization. Please choose another one."
 )
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"

@@ -139,15 +139,14 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
             text = f"{title}. Please try again."
             if body.get("type") == "view_submission":  # it may have been stored already
                 text = (
-                    f"{title}, and I don't know whether this was saved. "
-                    "Please submit this form again: nothing is started twice."
+                    f"{title}. This may not have been saved. Submit it again: nothing starts twice."
                 )
     return answer_privately(ctx, body, title, with_reference(text, code))
 
 
 def _start_again(body: Json) -> str:
     if body.get("type") == "view_submission":  # what was entered stays in it until it is closed
-        return "Please copy what you entered, close this form and open it again."
+        return "Copy what you entered, and open this form again."
     return "Please start again."
 
 

@@ -75,13 +75,13 @@ _NOT_STORED: Final[Sequence[tuple[type[DatabaseError], str, str, str]]] = (
         RowUnreadable,
         "a row cannot be read",
         "Something went wrong",
-        f"This request is damaged, so nothing was changed. Let {OPERATOR} know.",
+        f"This request is damaged. Let {OPERATOR} know.",
     ),
     (
         DatabaseUncertain,
         "not stored for certain",
         "Something went wrong",
-        "I don't know whether this was saved. Try again: nothing is started twice.",
+        "This may not have been saved. Try again: nothing starts twice.",
     ),
     # Not that nothing was started: an earlier copy of this request may have been saved.
     (
@@ -249,7 +249,7 @@ class HandlerContext:
             _LOG.error("Slack refuses a form", extra={"reference": code, "reason": error.reason})
             return with_reference("Slack didn't open the form. Please try again.", code)
         except OutsideError:
-            return "Slack couldn't open the form just now. Please try again."
+            return "Slack didn't open the form. Please try again."
         return None
 
     def respond_ephemeral(self, request: Answerable, message: Message | str) -> None:

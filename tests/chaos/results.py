@@ -377,7 +377,7 @@ def _is_wrong(env: Environment, approvals: Approvals, request: UserRequest, repl
         return False
     if "may have been made" in reply.text:
         return request.decision != "give up"
-    if "It took far too long" in reply.text:
+    if "It took too long" in reply.text:
         return None not in ends.values()
     # Anything else is wrong, "can't find this" too: the sandbox forgets nothing.
     return "couldn't be created" not in reply.text or "error" not in ends.values()

@@ -15,7 +15,7 @@ from tests.modes import on_both_engines
 from tests.world import World
 
 SCRIPT = 'Welcome to "Studio 7", dear friends. Today we talk about the weather.'
-WARNING = "I can't verify that this video is the one requested here. Use it anyway?"
+WARNING = "I can't tell if this video is the right one. Use it anyway?"
 SILENT = CallbackPlan(times=0)
 RENAMED = Scenario(echo=Echo.NO_DATA, overrides={"video_name": "Untitled 7"})
 ODD = [
@@ -209,9 +209,9 @@ async def test_a_person_is_not_believed_if_the_script_is_clearly_another(world: 
     other = await world.make_by_hand("Something else.", Scenario())
 
     form = await _types(world, lost, other)
-    assert "isn't the one that was requested" in form.errors["remote_id"]
+    assert "isn't the right one" in form.errors["remote_id"]
     await form.submit({})
-    assert "isn't the one that was requested" in form.errors["remote_id"]
+    assert "isn't the right one" in form.errors["remote_id"]
 
 
 async def test_a_person_cannot_use_what_another_request_made(world: World) -> None:
@@ -235,7 +235,7 @@ async def test_a_link_in_a_refusal_of_an_id_is_shown_as_its_host(world: World) -
 
     form = await _types(world, lost, "v-unknown")
 
-    assert form.errors["remote_id"].endswith("It says: no such video at files.example.com")
+    assert form.errors["remote_id"].endswith("“no such video at files.example.com”")
 
 
 async def test_what_a_callback_named_for_another_request_is_not_given_to_a_person(
@@ -280,7 +280,7 @@ async def test_what_is_days_older_than_the_request_is_not_what_it_made(
         await _calls_back(world, lost, older)
     else:
         form = await _types(world, lost, older)
-        assert "isn't the one that was requested" in form.errors["remote_id"]
+        assert "isn't the right one" in form.errors["remote_id"]
     await world.advance(minutes=5)
 
     assert not world.replies(lost.card)

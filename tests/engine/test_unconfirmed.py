@@ -37,7 +37,7 @@ async def _gives_id(world: World, card: Message, remote_id: str, *, warned: bool
     assert form is not None
     await form.submit({"remote_id": remote_id})
     if warned:
-        assert "I can't verify" in str(form.view.body)
+        assert "I can't tell" in str(form.view.body)
         await form.submit({})
     await world.settle()
     return form
@@ -246,7 +246,7 @@ async def test_a_wrong_id_is_refused_under_its_field(
     other = await world.make_by_hand("Something else.")
 
     form = await _gives_id(world, asking, other)
-    assert "isn't the one that was requested" in form.errors["remote_id"]
+    assert "isn't the right one" in form.errors["remote_id"]
     for wrong, sentence in (
         (taken, f"another request, No. {number_of(theirs)}"),
         ("v-nobody", "Invalid video_id"),
@@ -275,7 +275,7 @@ async def test_an_id_that_cannot_be_read_now_is_checked_later(
             form = world.ana.modal
             assert form is not None
             await form.submit({"remote_id": video_id})
-            assert "I can't verify" in str(form.view.body)
+            assert "I can't tell" in str(form.view.body)
     warned = world.ana.modal
     assert warned is not None
     await warned.submit({})
@@ -314,7 +314,7 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
     await _calls_back(world, 0, video_id)
 
     form = await _gives_id(world, asking, other, warned=True)
-    assert "ID is already being checked" in form.errors["remote_id"]
+    assert "ID is being checked" in form.errors["remote_id"]
     await form.submit({"remote_id": video_id})
     await form.submit({})
     assert not form.is_open, "it is the same"
@@ -444,7 +444,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     [reply] = world.replies(asking)
     assert first not in reply.text
     card = world.now(asking)
-    assert "An earlier video was made too. You may be charged for it" in card.text
+    assert "An earlier video was made too. You may be charged" in card.text
     assert first in str(await world.details(world.ana, card))
     assert "Ready" in card.text
     assert world.posts() == [card, *world.questions(card), reply]

@@ -1,5 +1,7 @@
 """The page with every text of the bot: it is current, and nothing is missing on it."""
 
+import pytest
+
 from tests import messages
 from tests.sentences import literals, sources
 
@@ -14,6 +16,13 @@ def test_no_sentence_of_the_source_is_missing_on_the_page() -> None:
     assert messages.rest(page) == {}
     found = [text for _, source in sources() for text in literals(source)]
     assert len(found) > 200
+
+
+@pytest.mark.parametrize(
+    "words", ["somebody", "nobody", "at once", "after all", "runs this bot", "charged for it"]
+)
+def test_people_read_plain_words(words: str) -> None:
+    assert words not in messages.PAGE.read_text(encoding="utf-8").casefold()
 
 
 def test_sentences_are_found_wherever_they_are_in_the_source() -> None:

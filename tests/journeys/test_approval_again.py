@@ -14,7 +14,7 @@ from tests.store.test_usage import used
 from tests.world import World, buttons_of
 
 AGAIN = "Create again"
-CHARGED_TWICE = "If that worked, you're charged twice."
+CHARGED_TWICE = "If it worked, you're charged twice."
 
 
 @pytest.fixture
@@ -59,7 +59,6 @@ async def test_each_create_call_needs_an_approval_however_often_create_again_is_
             assert len(used(world)) == 2
             shown = world.now(card)
             assert "Waiting for approval" in shown.text
-            assert "You're not charged again before that." in shown.text
             [cancel] = [each for each in buttons_of(shown.blocks) if "confirm" in each]
             assert "Nothing has been created" not in str(cancel["confirm"])
             [asked] = outstanding(world)
@@ -160,7 +159,7 @@ async def test_what_is_not_approved_again_may_have_been_created_before(
         [reply] = world.replies(card)
         for message in (reply, world.now(card)):
             assert "Nothing was created" not in message.text
-            assert "This video may have been made." in message.text
+            assert "It may have been made." in message.text
         assert not outstanding(world)
         # What it made after all is shown.
         [made] = world.service.videos

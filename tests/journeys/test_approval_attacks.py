@@ -103,6 +103,6 @@ async def test_nobody_is_told_that_nothing_was_created_since_a_backup(
         await world.advance(minutes=5)
         shown = world.now(card).text
         assert "Nothing was created" not in shown
-        assert "may have been approved and made since." in shown
+        assert "the video may have been made since." in shown
         assert world.created_count() == 1
         assert len(world.replies(card)) == 1

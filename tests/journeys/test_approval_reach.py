@@ -109,7 +109,7 @@ async def test_a_request_can_be_cancelled_whose_approvers_were_all_removed(world
         await world.advance(hours=2)
         [card] = world.posts()
         told = world.now(card)
-        assert "There's no approver left. Please cancel it and ask again." in told.text
+        assert "There's no approver left. Cancel it and ask again." in told.text
         await world.ana.click(told, "Cancel request")
         await world.advance(minutes=5)
         assert len(world.replies(card)) == 1

@@ -113,7 +113,7 @@ async def test_where_files_are_not_read_the_shortcut_says_what_to_do(quiet_world
     world = quiet_world
     async with world.running_bot():
         form = await opened(world, attached(world, "Good morning."))
-        assert "copy its text" in words(form)
+        assert "Copy its text" in words(form)
         await form.close()
         form = await opened(world, attached(world, "Good morning.", text="Say hello."))
         assert form.values["script"] == "Say hello."

@@ -30,7 +30,7 @@ async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: Wor
     response = await world.ana.command("/video", script)
     assert world.ana.modal is None
     assert response.message is not None
-    assert "Slack couldn't open the form just now." in response.message.text
+    assert "Slack didn't open the form." in response.message.text
     quoted = [
         element["text"]
         for block in response.message.blocks

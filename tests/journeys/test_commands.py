@@ -42,8 +42,8 @@ async def test_a_command_is_answered_although_the_database_fails_after_it_was_ac
     [video_id] = world.service.videos
     for error, sentence in [
         (DatabaseUnavailable("the disk is full"), r"couldn't be saved\. Please try again"),
-        (DatabaseUncertain("the disk is full"), "^I don't know whether this was saved"),
-        (RowUnreadable("jobs", "1", "1"), "is damaged, so nothing was changed"),
+        (DatabaseUncertain("the disk is full"), "^This may not have been saved"),
+        (RowUnreadable("jobs", "1", "1"), "is damaged. Let"),
         (RuntimeError("unforeseen"), r"Something went wrong.* give .* this code: [0-9a-f]{8}"),
     ]:
         for command, owner, method in [
@@ -238,7 +238,7 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
     assert "Couldn't be checked just now" in shown
 
     shown = await _status(world, world.ana, "somewhere-else")
-    assert "couldn't be asked" in shown
+    assert "couldn't look up" in shown
     assert "<html>" not in shown
 
 

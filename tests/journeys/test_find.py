@@ -103,7 +103,7 @@ async def test_the_newest_ten_are_shown_and_how_many_more_there_are(running: Wor
 
 async def test_where_nothing_is_found_the_answer_says_what_was_searched(running: World) -> None:
     shown = await answer(running, running.ana, "<!here> *keys*")
-    assert shown.text.startswith("No videos with “&lt;!here&gt; *keys*” in the name or script")
+    assert shown.text.startswith("No videos with “&lt;!here&gt; *keys*”.")
     assert "Try fewer words" in shown.text
 
 
@@ -169,7 +169,7 @@ async def test_a_person_of_another_organization_finds_nothing(running: World) ->
     await make(world, world.ana, "Secret", where=world.slack.dm("ana").id)
     response = await stranger(world).command("/video", "find secret", "studio")
     assert response.message is not None
-    assert "only people in the workspace" in response.message.text
+    assert "only people in my workspace" in response.message.text
 
 
 async def test_a_colleague_from_another_workspace_finds_no_channel_of_this_one(
@@ -277,4 +277,4 @@ async def test_a_text_that_is_too_long_for_a_search_is_a_script(running: World) 
 async def test_find_alone_explains_itself(running: World) -> None:
     response = await running.ana.command("/video", "Find")
     assert response.message is not None
-    assert response.message.text.startswith("`/video find` needs words")
+    assert response.message.text.startswith("Add words from")

@@ -62,7 +62,7 @@ async def test_the_form_refuses_footage_that_is_a_page_and_shows_the_direct_link
         # The bot is not in that channel, so that a link that passes starts no training.
         await form.submit({"train_video_url": link, "agreed": ["yes"]})
         said = form.errors.get("train_video_url", "")
-        remedy = f"paste this one: {direct}" if direct else "Use one that downloads the file"
+        remedy = f"paste this one: {direct}" if direct else "Use one that downloads it"
         if "not the file" not in said or remedy not in said:
             passed.append((link, said))
     assert passed == []

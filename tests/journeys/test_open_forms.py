@@ -37,7 +37,7 @@ FIELDS = {
     "/video": "replica_id script video_name background where tell_channel",
     "/replica": "train_video_url consent_video_url replica_name owner agreed where",
 }
-UPDATED = "I was updated while this form was open."
+UPDATED = "I was updated meanwhile."
 
 
 def make_older(
@@ -151,7 +151,7 @@ async def test_a_form_that_this_version_does_not_know_keeps_what_was_typed(world
     assert form.is_open
     assert {name: form.values[name] for name in TYPED} == TYPED
     [error] = form.errors.values()
-    assert "I don't recognize this. Please copy what you entered" in error
+    assert "I don't recognize this. Copy what you entered" in error
 
 
 async def test_an_error_about_a_field_that_is_not_there_is_under_the_first_one(

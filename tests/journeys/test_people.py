@@ -15,7 +15,7 @@ from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
 ELSEWHERE = "T0ELSEWHERE"
-ONLY_HERE = "only people in the workspace"
+ONLY_HERE = "only people in my workspace"
 STARTING = "still starting"
 TYPED = {"replica_id": REPLICA, "script": "Hello, world."}
 

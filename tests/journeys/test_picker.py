@@ -235,7 +235,7 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
     ("reason", "shown"),
     [
         ("Two <people>\nare in it", "Two <people>"),
-        (None, "the video service only says “error”"),
+        (None, "its status is “error”"),
     ],
 )
 async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
@@ -310,7 +310,7 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     await form.submit()
 
     assert form.errors.keys() == {"replica_id"}
-    why = "it was deleted at the video service" if leaves_a_trace else "can't find this replica"
+    why = "it was deleted" if leaves_a_trace else "can't find this replica"
     assert why in form.errors["replica_id"]
     await world.settle()
     assert await offered_ids(form) == ["r-2"]

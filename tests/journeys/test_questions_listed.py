@@ -320,7 +320,7 @@ async def test_a_wrong_answer_is_refused_at_its_field_and_nothing_is_done(world:
 
     assert "one word" in form.errors[id_of(one)]
     assert "Choose “I found it”" in form.errors[choice(two)]
-    assert "isn't the one" in form.errors[id_of(three)]
+    assert "isn't the right one" in form.errors[id_of(three)]
     assert form.values[id_of(three)] == other
     await settled(world)
     assert world.now(message) == message
@@ -333,14 +333,14 @@ async def test_an_id_that_cannot_be_verified_is_used_after_a_warning(world: Worl
     world.service.down = True
     form = await answers(world, message)
     await form.submit({choice(one): "found", id_of(one): found, choice(two): "cancel"})
-    assert str(form.view.body).count("I can't verify") == 1
+    assert str(form.view.body).count("I can't tell") == 1
     assert form.values[id_of(one)] == found
     assert form.values[choice(two)] == "cancel"
     await settled(world)
     assert world.now(message) == message
 
     await form.submit({id_of(one): "v-other"})
-    assert str(form.view.body).count("I can't verify") == 1, "another id, another warning"
+    assert str(form.view.body).count("I can't tell") == 1, "another id, another warning"
     await form.submit({id_of(one): found})
     await form.submit({})
     assert not form.is_open, form.errors
@@ -410,7 +410,7 @@ async def test_all_are_asked_again_in_one_new_message_and_closed_after_a_week(
     assert sorted(lines(before)) == sorted(f"{each} · asked again" for each in SCRIPTS)
     assert not labels(before)
     assert ASKS in second.text
-    assert "asking again" in second.text
+    assert "in a few days" in second.text
     assert second.pings == {world.ana.user.id}
     assert sorted(lines(second)) == sorted(SCRIPTS)
 
@@ -497,7 +497,7 @@ async def test_what_a_message_that_nobody_gets_lists_is_asked_again(world: World
 
     [message] = questions(world)
     assert lines(message) == ["One.", "Two."]
-    assert "asking again" in message.text
+    assert "in a few days" in message.text
 
 
 async def test_a_list_whose_process_ended_in_its_post_is_found_and_not_doubled(
@@ -544,7 +544,7 @@ async def test_a_question_whose_message_is_deleted_with_its_job_is_asked_again(
 
     await world.advance(days=1)
     question = world.question(other)
-    assert "asking again" in question.text
+    assert "in a few days" in question.text
     await world.ana.click(question, "Cancel request")
     await settled(world)
     assert "cancelled the request" in world.now(question).text

@@ -142,7 +142,7 @@ async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world
 
     shown = await _shown_after(world, world.ana, "add r-new")
 
-    assert "Nina · training. Everyone in this workspace can choose it already." in shown
+    assert "Nina · training. Everyone in this workspace can choose it." in shown
     assert "It's still training: a video waits for it." in shown
     assert "is ready" not in shown
     form = await world.open_form(world.ben)

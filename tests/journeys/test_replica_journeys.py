@@ -232,16 +232,16 @@ async def test_a_training_with_an_unknown_status_goes_on(
 # ── It fails ──────────────────────────────────────────────────────────────────────────────────
 
 MEANINGS = {
-    TrainingFailure.NOT_REACHABLE: "work for anyone, without signing in",
+    TrainingFailure.NOT_REACHABLE: "needs a sign-in, or has expired",
     TrainingFailure.TOO_LARGE: "larger than 750 MB",
     TrainingFailure.WRONG_CODEC: "isn't an H.264 mp4",
     TrainingFailure.TOO_SHORT: "shorter than a minute",
     TrainingFailure.LOW_FRAME_RATE: "fewer than 25 frames a second",
-    TrainingFailure.NO_CONSENT: "neither at the beginning nor in a video of its own",
-    TrainingFailure.FACE_HIDDEN: "face was turned away, covered",
+    TrainingFailure.NO_CONSENT: "consent statement is missing",
+    TrainingFailure.FACE_HIDDEN: "face was hidden or turned away",
     TrainingFailure.TWO_PEOPLE: "more than one person is in the picture",
     TrainingFailure.BAD_LIGHT: "light was too low",
-    TrainingFailure.NOISE: "something other than the voice",
+    TrainingFailure.NOISE: "there's background noise",
 }
 
 
@@ -261,7 +261,7 @@ async def test_a_failed_training_quotes_the_service_and_explains_what_it_means(
             [reply] = world.replies(card)
             for message in (world.now(card), reply):
                 assert f"“{reason.value}”" in message.text
-                _, _, meaning = message.text.partition("Usually that means: ")
+                _, _, meaning = message.text.partition("Most likely, ")
                 assert MEANINGS[reason] in meaning
                 assert message.pings <= {world.ana.user.id}
             assert world.posts()[before:] == [world.now(card), reply]
@@ -352,7 +352,7 @@ async def test_the_person_is_asked_about_an_unconfirmed_replica_and_gives_its_id
     assert len(world.requests_for("create_replica")) == 1
 
     form = await _gives_id(world, asking, REPLICA)
-    assert "isn't the one that was requested" in form.errors["remote_id"], "it is too old"
+    assert "isn't the right one" in form.errors["remote_id"], "it is too old"
     await form.submit({"remote_id": world.last_replica_id()})
     assert not form.is_open, form.errors
     await world.advance(hours=5)

@@ -75,7 +75,7 @@ async def test_details_of_a_script_that_no_form_has_room_for_show_its_beginning(
     shown = "".join(quoted(details.body["blocks"]))
     assert script.startswith(shown)
     assert len(shown) > 15_000
-    assert "This is the beginning. The whole script doesn't fit here." in str(details)
+    assert "This is the beginning: the rest doesn't fit here." in str(details)
 
 
 async def test_the_reply_has_300_characters_of_the_script_so_that_the_link_is_not_buried(

@@ -134,7 +134,7 @@ async def test_a_person_of_another_organisation_gets_no_form_from_a_message(worl
     assert (await sam.message_shortcut(world.ben.say("Hello, everyone."))).ok
     await world.settle()
     assert sam.modal is None
-    assert "only people in the workspace" in world.ephemerals(sam)[-1]
+    assert "only people in my workspace" in world.ephemerals(sam)[-1]
 
 
 async def test_while_slack_does_not_say_who_somebody_is_a_message_opens_no_form(

@@ -82,7 +82,7 @@ async def test_people_are_told_how_long_it_takes_once_there_is_a_history(
         # A poll after five minutes finds that it is slower than nine of the ten.
         await world.advance(minutes=6)
         text = world.now(card).text
-        assert "Rendering is taking longer than usual. I'm still checking." in text
+        assert "Rendering is taking longer than usual." in text
         assert " (most take 3 min)." in text
         await world.advance(minutes=30)
         assert "Usually takes" not in (await world.details(world.ana, card)).text

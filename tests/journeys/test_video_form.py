@@ -229,7 +229,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
     second = world.ana.modal
     assert second is not None
     assert second.view is not form.view
-    assert "already submitted" in _note(second)
+    assert "submitted this already" in _note(second)
     assert second.values == form.values, "what was typed stands in it too"
     await world.settle()
     assert len(world.requests_for("create_video")) == 1

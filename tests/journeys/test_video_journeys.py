@@ -184,7 +184,7 @@ async def test_a_ready_video_without_a_link_still_gets_a_reply(
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-    assert "gave no link" in reply.text
+    assert "without a link" in reply.text
     assert "Hello, world." in reply.text
     assert "Ready" in world.now(card).text
 

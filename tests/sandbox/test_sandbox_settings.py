@@ -41,7 +41,7 @@ async def test_a_guest_and_another_organisation_are_refused_and_an_admin_is_not(
         answer = await otto.command("/video", "Hello team", "partners")
         assert otto.modal is None
         assert answer.message is not None
-        assert "only people in the workspace" in answer.message.text
+        assert "only people in my workspace" in answer.message.text
         await gus.command("/video", "Hello team")
         # Who somebody is may be found out only while the form is open.
         if gus.modal is not None:

@@ -8,7 +8,7 @@ from sandbox.slack_objects import Message
 from tests.modes import in_both_modes
 from tests.world import REPLICA, World, number_of
 
-STOPPED = "You stopped waiting for this video. You may still be charged for it."
+STOPPED = "You stopped waiting for this video. You may still be charged."
 
 
 def shown(message: Message) -> tuple[list[str], list[str]]:
@@ -97,7 +97,7 @@ async def test_stop_waiting_ends_a_video_once_whatever_comes_later(world: World)
     await world.settle()
 
     stopped = world.now(card)
-    assert "Stopped waiting.\nYou may still be charged for it." in stopped.text
+    assert "Stopped waiting.\nYou may still be charged." in stopped.text
     [reply] = world.replies(card)
     assert reply.text == STOPPED
     assert reply.pings == set(), "they know: they pressed it"

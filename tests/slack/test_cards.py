@@ -118,7 +118,7 @@ def test_a_sentence_with_another_meaning_is_not_explained(subtests: pytest.Subte
             job = replace(
                 TRAINING, state=State.FAILED, failure=Failure.SERVICE_FAILED, reason=reason
             )
-            assert "Usually that means" not in reply(job, REPLICA_PRESENTER).text
+            assert "Most likely" not in reply(job, REPLICA_PRESENTER).text
 
 
 # Whatever people and the service wrote

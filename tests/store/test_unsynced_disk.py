@@ -86,7 +86,7 @@ async def test_a_form_whose_commit_is_uncertain_does_not_say_that_nothing_was_st
         disk.fails()
         await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
         [said] = form.errors.values()
-        assert "I don't know whether this was saved" in said
+        assert "This may not have been saved" in said
         assert "nothing was started" not in said
         disk.recovers()
         await form.submit()

@@ -65,13 +65,13 @@ from bot.store import AddedCandidate, Bound, LimitReached, NobodyToApprove, NotA
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
-NOT_AN_ID: Final = "An ID is one word, as the video service shows it."
+NOT_AN_ID: Final = "An ID is one word."
 _DETAILS_VIEW: Final = "job_details"
 _ID_FORM: Final = "job_id_form"
 _REMOTE_ID: Final = "remote_id"
 # Bytes of JSON. Slack opens views of 250,000: the rest is for what stands around the blocks.
 _MAX_BLOCKS: Final = 249_000
-_BEGINNING: Final = "This is the beginning. The whole script doesn't fit here."
+_BEGINNING: Final = "This is the beginning: the rest doesn't fit here."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -94,7 +94,7 @@ async def check_now(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is not None and not job.state.ended:
         await ctx.store.jobs.wake(job, ctx.clock.now())
         where = "this tab" if action.is_outside_conversations else "the message above"
-        text = f"Checking now. If anything has changed, {where} will show it."
+        text = f"Checking now. I'll update {where}."
         ctx.respond_ephemeral(action, text)
     elif job is not None and job.remote_id is not None:
         work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
@@ -122,7 +122,7 @@ async def _show_soon(
         async with asyncio.timeout_at(ctx.service_deadline()):
             message = await work
     except TimeoutError:
-        message = Message("The video service takes too long. Please try again in a moment.", ())
+        message = Message("That's taking too long. Please try again in a moment.", ())
     await ctx.show_notice(trigger_id, message)
 
 
@@ -469,12 +469,11 @@ async def compare(
     except (OutsideError, Unreadable, TimeoutError) as error:
         if isinstance(error, Refused) and error.code in UNKNOWN_ID:
             said = cut(only_hosts(error.reason), 200)
-            reason = f"The video service can't find it. It says: {said}"
-            return Comparison.DIFFERENT, reason
+            return Comparison.DIFFERENT, f"I can't find it: “{said}”"
         return Comparison.UNKNOWN, ""  # it is read again before it is adopted
     comparison = compare_with_job(kind, job, snapshot)
     different = comparison is Comparison.DIFFERENT
-    return comparison, f"That {noun} isn't the one that was requested here." if different else ""
+    return comparison, f"That {noun} isn't the right one." if different else ""
 
 
 async def add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str) -> str | None:
@@ -484,7 +483,7 @@ async def add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str
         case AddedCandidate.STORED:
             return None
         case AddedCandidate.OTHER_UNCHECKED:
-            return "Another ID is already being checked. Please try again in a few minutes."
+            return "Another ID is being checked. Try again in a few minutes."
         case AddedCandidate.SETTLED:
             return SETTLED
 
@@ -492,8 +491,8 @@ async def add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str
 def _id_form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
     """Return the form; with a warning, if ``unverified`` was typed and cannot be verified."""
     noun = ctx.presenters[job.kind].noun
-    warning = f"I can't verify that this {noun} is the one requested here. Use it anyway?"
-    hint = "You'll find it in your account there. I'll check that it's the right one."
+    warning = f"I can't tell if this {noun} is the right one. Use it anyway?"
+    hint = "You'll find it in your account there."
     remote_id = field(
         _REMOTE_ID,
         f"{noun.capitalize()} ID at the video service",

@@ -73,8 +73,8 @@ def replica_label(replica: KnownReplica) -> str:
 def unexplained_failure(status: str) -> str:
     """Return why a replica cannot be used if the service gives no reason."""
     if status.casefold() == "deleted":
-        return "it was deleted at the video service"
-    return f"the video service only says “{cut(one_line(status), _MAX_ID)}”"
+        return "it was deleted"
+    return f"its status is “{cut(one_line(status), _MAX_ID)}”"
 
 
 def known_from(snapshot: Snapshot) -> KnownReplica:
@@ -162,7 +162,7 @@ async def check_used(
         if error.code not in UNKNOWN_ID:
             return ReplicaCheck()
         reason = _one_sentence(error.reason)
-        return ReplicaCheck(f"The video service can't find this replica: {reason}")
+        return ReplicaCheck(f"I can't find this replica: {reason}")
     except OutsideError:
         return ReplicaCheck()
     if known is None or known.deleted:
@@ -189,28 +189,24 @@ Metadata = Mapping[str, Any]
 
 _NOTE: Final = "note"
 _NO_FIELDS: Final[frozenset[str]] = frozenset()
-_OTHER_VERSION: Final = "I was updated while this form was open. Please check it and send it again."
+_OTHER_VERSION: Final = "I was updated meanwhile. Please check this form and send it again."
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 # The menu offers no other: a direct message may be somebody else's.
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}", re.ASCII)
 _KEY_REFUSED: Final = (
-    "I've lost access to the video service, so I can't create this now. Let {} know. What you "
-    "entered stays here."
+    "I've lost access to the video service. Let {} know. What you entered stays here."
 )
-
-
 _CORRECTED: Final = (
-    "I changed your link to open the file itself. If anyone with the link may see the file, submit "
-    "this again."
+    "I changed the link to open the file. If anyone with the link may see it, submit this again."
 )
 SCOPE: Final = "files:read"
 TELL_CHANNEL: Final = "tell_channel"
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
 _NOT_READ: Final = "I couldn't read the file. Please try again, or paste the script."
-_NOT_YOURS: Final = "That file isn't yours. Add a copy of your own, or paste the script."
+_NOT_YOURS: Final = "That file isn't yours. Add your own, or paste the script."
 _NOT_YOUR_RETRY: Final = (
     "Only the person who asked or an admin can retry this. What you entered stays here."
 )
@@ -401,7 +397,7 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
         filter=ctx.access.conversation_filter,
         placeholder="In a direct message to you",
     )
-    hint = "I'll post updates in this channel. Leave it empty for a direct message."
+    hint = "I'll post updates in this channel."
     return form_field("where", "Where to post", conversation, hint=hint, optional=True)
 
 
@@ -487,10 +483,7 @@ async def submit_job(
     stored = (job.params, job.channel, job.owner or job.user)
     if stored != (request.params, channel, request.owner or stored[2]):
         noun = ctx.presenters[request.kind].noun
-        note = (
-            "You've already submitted this form. "
-            f"Submitting it with your changes creates a second {noun}."
-        )
+        note = f"You've submitted this already. With your changes, it creates a second {noun}."
         if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
         await ack(response_action="push", view=redraw(note))

@@ -22,7 +22,6 @@ def video_help(command: str, replica: str) -> Message:
             ("list", "see your videos"),
             ("find <words>", "find a video by its name or script"),
             ("status <id>", "check a video"),
-            ("help", "show this help"),
         ],
         f"Nothing is created until you press *Create*. {_ELSEWHERE}",
         (f"{replica} help", "see how to train a replica"),
@@ -31,20 +30,19 @@ def video_help(command: str, replica: str) -> Message:
 
 def replica_help(command: str, note: str = "") -> Message:
     """Return the help of the replica command, which Slack knows as ``command``, after a note."""
-    intro = "Train a replica of a person from a video, right from Slack. It takes hours."
+    intro = "Train a replica of a person from a video. It takes hours."
     return _help(
         f"{note} {intro}".lstrip(),
         command,
         [
             ("", "open the form"),
-            ("list", "see your trainings, and the replicas everyone here can use"),
+            ("list", "see replicas and your trainings"),
             ("status <id>", "check a replica"),
             ("add <id>", "let everyone here use a replica"),
             ("default <name or id>", "make a replica this channel's default"),
             ("default none", "clear this channel's default"),
             ("rename <name or id>", "change its name, and who may use it"),
             ("remove <name or id>", "stop offering a replica"),
-            ("help", "show this help"),
         ],
         "Nothing is created until you press *Train*.",
     )

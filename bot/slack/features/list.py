@@ -109,10 +109,7 @@ def found_jobs(
     """Return the newest of the jobs that were found, and how many more there are at least."""
     nouns, searched = f"{presenter.noun}s", f"“{escape(wanted)}”"
     if not jobs:
-        text = (
-            f"No {nouns} with {searched} in the name or script. Try fewer words, or words of the "
-            "name: old scripts are erased."
-        )
+        text = f"No {nouns} with {searched}. Try fewer words, or the name: old scripts are erased."
         return Message(text, [section(text), as_script])
     heading = f"{nouns.capitalize()} with {searched}, newest first:"
     message = listed(jobs[:_MAX_FOUND], presenter, heading, reader)
@@ -182,9 +179,7 @@ async def show_status(
     kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
     wanted = wanted.strip("`#")
     if not wanted or len(wanted) > MAX_ID or not wanted.isprintable():
-        await ack_ephemeral(
-            ack, "That's not an ID. You'll find it under *Details* on the message of a request."
-        )
+        await ack_ephemeral(ack, "That's not an ID. *Details* on a message shows it.")
         return
     job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
         kind.name, wanted
@@ -199,8 +194,8 @@ async def show_status(
         # It may be what was made for somebody, and deleted here since.
         await ack_ephemeral(
             ack,
-            f"I don't know a {presenter.noun} “{escape(wanted)}”: I didn't make it, or it was long "
-            f"ago. Only {ctx.access.admin_mentions} can look it up.",
+            f"I don't know a {presenter.noun} “{escape(wanted)}”. "
+            f"Only {ctx.access.admin_mentions} can look it up.",
         )
     elif job is not None and job.remote_id is None:
         await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
@@ -274,7 +269,7 @@ def _unread(presenter: Presenter, job: Job | None, reader: str, wanted: str, why
     if job is not None:
         return status_message(presenter, job, None, reader, why)
     return Message(
-        f"I don't know {escape(wanted)}, and the video service couldn't be asked: "
+        f"I couldn't look up {escape(wanted)}: "
         f"{escaped(only_hosts(why), 500)} Please try again in a moment.",
         (),
     )

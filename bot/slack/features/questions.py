@@ -57,8 +57,7 @@ _CHOICES: Final = {
     _CANCEL: "Cancel the request",
 }
 _HOW_TO: Final = (
-    "Please check your account at the video service. For what is there, choose *I found it* and "
-    "enter its ID: I'll check that it's the right one."
+    "Check your account at the video service. If it's there, choose *I found it* and enter its ID."
 )
 _NOT_FOUND: Final = "Choose “I found it” to use the ID below, or remove the ID."
 _MARK_LENGTH: Final = 16
@@ -256,8 +255,8 @@ def _form(
         if _mark(key, typed.get(remote_id, "").strip()) in unverified:
             blocks.append(
                 section(
-                    f"I can't verify that this {presenter.noun} is the one requested here. To use "
-                    "it anyway, send your answers once more."
+                    f"I can't tell if this {presenter.noun} is the right one. To use it anyway, "
+                    "send your answers again."
                 )
             )
         given = element(
@@ -281,6 +280,6 @@ def _form(
 def _settled_view(ctx: HandlerContext, jobs: Iterable[Job]) -> Json:
     """Return that some requests were settled before; their message says how."""
     names = [paragraph(words(title_of(job, ctx.presenters[job.kind]))) for job in jobs]
-    text = "What you chose for these changed nothing: they had already been settled."
+    text = "These had already been settled."
     blocks = [section(text), rich(bullets(names))]
     return modal(_SETTLED_VIEW, "Already settled", close="Close", blocks=blocks)

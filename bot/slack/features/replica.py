@@ -112,7 +112,7 @@ _NEEDS: Final = (
 )
 _CONSENT: Final = "Without one, the training video must begin with the consent statement."
 _CONFIRMED: Final = "The person in the video has agreed to be trained as a replica."
-_OWNS: Final = "I'll tell them. They own the replica: they can limit who uses it, and remove it."
+_OWNS: Final = "I'll tell them. They own it, and can limit its use or remove it."
 _EXAMPLE: Final = "For example: Anna, office"
 _MAX_LISTED: Final = 30
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -302,7 +302,7 @@ def _draw_form(
         link_field(
             "train_video_url",
             "Training video link",
-            "A direct link that anyone can download from for at least 24 hours.",
+            "A direct link that anyone can download from for 24 hours.",
             fields.get("train_video_url"),
         ),
         link_field(
@@ -393,7 +393,7 @@ async def add_replica(
         known = ctx.store.replicas.get(replica_id)
         if known is not None and known.verdict is Verdict.GOING:
             return (
-                f"{label}. Everyone in this workspace can choose it already. It's still training: "
+                f"{label}. Everyone in this workspace can choose it. It's still training: "
                 "a video waits for it."
             )
         yours = " You own it." if known is not None and known.owner == command.user else ""
@@ -461,7 +461,7 @@ async def open_change(
         defaults, open_jobs = await ctx.store.replicas.count_uses(known.id)
         uses = f"Default in channels: {defaults}. Requests under way: {open_jobs}; they go on."
         name = escaped(known.name or known.id, 300)
-        text = f"*{name}* can't be picked any more, by anyone.\n{uses}\n{_AT_SERVICE}"
+        text = f"*{name}* can't be picked any more.\n{uses}\n{_AT_SERVICE}"
         view = modal(
             _REMOVE,
             "Remove this replica?",
@@ -518,7 +518,7 @@ async def mute(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     await ctx.store.replicas.mute(action.user, muted=action.value == "yes")
     if action.response_url is not None:
-        ctx.respond_ephemeral(action, "Muted. You can unmute it in my *Home* tab.")
+        ctx.respond_ephemeral(action, "Muted. Unmute it in my *Home* tab.")
     await ack()
 
 
@@ -562,7 +562,7 @@ async def stop_training(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Stop a training of the person who presses the button, and remove what it has made."""
     action = read(BlockAction, body)
     stopped = await ctx.store.jobs.stop_training(action.value, action.user, ctx.clock.now())
-    text = "I couldn't stop it: it's being sent just now. Try again in a minute."
+    text = "It's being sent just now. Try again in a minute."
     if stopped:
         text = "Stopped. If it exists at the video service, delete it there too."
     ctx.respond_ephemeral(action, text)

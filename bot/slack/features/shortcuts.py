@@ -24,8 +24,8 @@ from bot.slack.views.blocks import Json, spoken
 
 FROM_MESSAGE: Final = "video_from_message"
 CREATE: Final = "video_from_anywhere"
-_NO_TEXT: Final = "This message has no text for a replica to speak. Try another one."
-_FILES_NOT_READ: Final = "I can't read files here. To use the attached one, copy its text."
+_NO_TEXT: Final = "This message has no text to speak. Try another."
+_FILES_NOT_READ: Final = "I can't read the attached file. Copy its text."
 _IS_ATTACHED: Final = "The script is the attached file."
 _MAX_NAMES: Final = 10
 # Slack escapes brackets that people type: if one opens within another, neither is Slack's. No

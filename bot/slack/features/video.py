@@ -89,10 +89,7 @@ _KIND: Final = "video"
 _MAX_OPTIONS: Final = 100
 _SUBCOMMANDS: Final = ("list", "status", "help")
 _USE_AS_SCRIPT: Final = "use_as_script"
-FIND_HELP: Final = (
-    "`{command} find` needs words from a video's name or script: for example, "
-    "`{command} find onboarding`."
-)
+FIND_HELP: Final = "Add words from a video's name or script: `{command} find onboarding`."
 CALLBACK_ID: Final = "create_video"
 REPLICA: Final = "video_replica"
 BACKGROUND: Final = "video_background"
@@ -107,7 +104,7 @@ LINK_FIELDS: Final = {
     "background_url": ("Web page link", "Anyone must be able to open it."),
     "background_source_url": (
         "Direct link to the video file",
-        "Anyone must be able to download it for at least 24 hours.",
+        "Anyone must be able to download it for 24 hours.",
     ),
 }
 _FIELDS: Final = frozenset({"replica_id", "script", "video_name", "background", "where"})
@@ -600,7 +597,7 @@ def _script_fields(
     with_file, attached = takes_files(ctx, max_script), metadata.get("script_file") is not None
     is_kept = attached or metadata.get("script_of") is not None
     box_holds = min(max_script, MAX_BOX)
-    hint = f"150 words take about a minute{_cost(ctx, _MINUTE)}. Up to {box_holds:,} characters."
+    hint = f"Up to {box_holds:,} characters."
     if is_kept and len(script or "") not in range(1, MAX_BOX + 1):
         what = "the attached file" if attached else "the same script: it's too long to show here"
         script, hint = None, f"Leave this empty to use {what}."
@@ -608,8 +605,10 @@ def _script_fields(
         usual = f" and usually {took} to create" if (took := _time_to_create(ctx, whole)) else ""
         cost = _cost(ctx, spoken_time(whole))
         hint = f"This takes about {spoken(whole)} to speak{cost}{usual}. {hint}"
-    elif took := _time_to_create(ctx, None):
-        hint = f"{hint} Videos usually take {took} to create."
+    else:
+        took = _time_to_create(ctx, None)
+        usual = f" Videos usually take {took} to create." if took else ""
+        hint = f"150 words take about a minute{_cost(ctx, _MINUTE)}. {hint}{usual}"
     box = element(
         "plain_text_input",
         "script",
@@ -689,10 +688,7 @@ def offer(job: Job, presenter: Presenter, viewer: str) -> str:
             status, did = f"This {noun} is already being made.", "asked for it"
     where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
     links = [anchor(url, label) for label, url in presenter.links(job).items()]
-    text = (
-        f"*{status}* {who} {did} {ago(job.created_at)}{where} with the same script, replica and "
-        "background."
-    )
+    text = f"*{status}* {who} {did} {ago(job.created_at)}{where}."
     remedy = f"*{MAKE_ANOTHER}* charges you again."
     # A signed link may be too long for a block: then the message where it was posted has it.
     shown = joined(links, MAX_SECTION - len(text) - len(remedy) - 2, by=" · ")

@@ -108,23 +108,19 @@ def redirected(message: Message, job: Job, bot_name: str) -> Message:
 
     ``bot_name`` is what to invite to a private channel.
     """
-    note = "I couldn't post where you asked, so I'm sending this to you."
+    note = "I couldn't post where you asked, so here it is."
     # The name of a direct conversation means nothing to those outside it.
     if job.channel.startswith(("C", "G")):
         note = (
-            f"I couldn't post in <#{job.channel}>, where you asked, so I'm sending this to you. "
-            f"If that channel is private, type `/invite @{escape(bot_name)}` there. If people from "
-            "another organization are in it, or invited, I don't post there."
+            f"I couldn't post in <#{job.channel}>. If it's private, type "
+            f"`/invite @{escape(bot_name)}` there. I don't post in shared channels."
         )
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
 
 
 def ended_outside(presenter: Presenter) -> Message:
     """Return the card of an ended job in a channel that another organisation has come to read."""
-    text = (
-        f"This {presenter.noun} has ended. People from another organization may read this channel, "
-        "so I told only the person who asked how."
-    )
+    text = f"This {presenter.noun} has ended. I don't post in shared channels."
     return Message(text, [section(text)])
 
 

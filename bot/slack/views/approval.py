@@ -38,20 +38,12 @@ from bot.slack.views.buttons import MUTE, STOP_TRAINING, approval_buttons
 from bot.slack.views.limits import NO_PRICE, Price
 from bot.slack.views.presenters import Presenter, Presenters, script_of, state_word
 
-NOBODY_TO_APPROVE: Final = (
-    "You're the only approver, and can't approve your own request. Ask a workspace admin to add "
-    "another."
-)
+NOBODY_TO_APPROVE: Final = "You're the only approver. Ask a workspace admin to add another."
 _MAX_FACT: Final = 300
 _MAX_NAMED: Final = 3
 _BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
-_COPIED: Final = (
-    "This comes from a backup, and may have been created since. Please check before you approve it."
-)
-
-_AGAIN: Final = (
-    "We never got a confirmation of an earlier try. If that worked, you're charged twice."
-)
+_COPIED: Final = "This comes from a backup, and may have been made since. Check before you approve."
+_AGAIN: Final = "An earlier try was never confirmed. If it worked, you're charged twice."
 
 
 def approval_note(policy: ApprovalPolicy, user: str, max_script: int | None) -> str:
@@ -85,21 +77,16 @@ def waiting_for_approval(
     approval: Approval,
     approvers: Collection[str] = (),
     names: Mapping[str, str] = NO_NAMES,
-    *,
-    again: bool = False,
 ) -> str:
-    """Return who was asked for approval, of creating it ``again`` or at all; and when it expires.
+    """Return who was asked for approval, and when it expires.
 
     Without anybody who could be asked, it says which ``approvers`` there are, and where they find
     the request. ``names`` are those of people by their ids, as mrkdwn.
     """
     expires = f"Expires {date(approval.until)}."
     if not approval.asked and not approvers:
-        return f"There's no approver left. Please cancel it and ask again. {expires}"
-    asked = _asked(approval, approvers, names)
-    return joined(
-        [asked, "You're not charged again before that." if again else "", expires], by=" "
-    )
+        return f"There's no approver left. Cancel it and ask again. {expires}"
+    return f"{_asked(approval, approvers, names)} {expires}"
 
 
 def _asked(approval: Approval, approvers: Collection[str], names: Mapping[str, str]) -> str:
@@ -211,12 +198,12 @@ def made_with(
 def training_notice(job: Job, name: str) -> Message:
     """Return the message to the person in the footage of a training, about a replica of a name."""
     text = (
-        f"<@{job.user}> is training a replica of you: “{unformatted(name)}”. You own it: you can "
-        "limit who uses it, or remove it, in my *Home* tab. Don't want it? Stop it."
+        f"<@{job.user}> is training a replica of you: “{unformatted(name)}”. You own it: limit "
+        "who uses it, or remove it, in my *Home* tab. Don't want it? Stop it."
     )
     stop = confirm(
         "Stop this training?",
-        "The replica is removed here. You may still have to delete it at the video service.",
+        "The replica is removed here. You may have to delete it at the video service.",
         yes="Stop it",
         no="Keep it",
     )

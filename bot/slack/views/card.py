@@ -142,8 +142,7 @@ def _status(
     match job.state:
         case State.WAITING_FOR_APPROVAL:
             asked = job.approval
-            again = job.attempts > 0
-            line = waiting_for_approval(asked, approvers, names, again=again) if asked else ""
+            line = waiting_for_approval(asked, approvers, names) if asked else ""
             return _Status(":raised_hand:", line=line)
         case State.QUEUED | State.CREATING if job.held_by is not None:
             return _Status(waiting, line=_held(job, who))
@@ -160,7 +159,7 @@ def _status(
             line = f"{named} is still training. The {presenter.noun} starts when it's ready."
             return _Status(running, line=line)
         case State.RUNNING if job.unusual:
-            more = " is taking longer than usual. I'm still checking."
+            more = " is taking longer than usual."
             return _Status(running, more, line=_since(job))
         case State.RUNNING:
             return _running(job, presenter, running)
@@ -200,8 +199,8 @@ def _failed(job: Job, retry: str | None, names: Mapping[str, str]) -> _Status:
 
 def _unconfirmed(job: Job, noun: str) -> str:
     if not job.asked:
-        return "No confirmation yet. I won't send this again until I know what happened."
-    return f"Did this {noun} get made? I asked in this thread, or in that of an earlier request."
+        return "I'm waiting for a confirmation."
+    return f"Did this {noun} get made? I asked in this thread, or an earlier one."
 
 
 def _unread(job: Job) -> str:
@@ -218,7 +217,7 @@ def _held(job: Job, who: str) -> str:
         case Failure.SERVICE_DOWN:
             return "The video service is down. I'll send this when it's back."
         case Failure.SERVICE_TROUBLE:
-            why = "The video service had trouble with a similar request."
+            why = "The video service is having trouble."
         case Failure.OUT_OF_CREDIT:
             why = f"{OUT_OF_CREDIT} {remedy(job.held_by, who)}"
         case _:
@@ -276,12 +275,9 @@ def _orphaned(job: Job, noun: str) -> str:
         case 0:
             return ""
         case 1:
-            return f"An earlier {noun} was made too. You may be charged for it: see *Details*."
+            return f"An earlier {noun} was made too. You may be charged: see *Details*."
         case number:
-            return (
-                f"{number} earlier {noun}s were made too. You may be charged for them: "
-                "see *Details*."
-            )
+            return f"{number} earlier {noun}s were made too. You may be charged: see *Details*."
 
 
 def _sentence(text: str) -> str:

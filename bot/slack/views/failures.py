@@ -13,7 +13,8 @@ OUT_OF_CREDIT: Final = "Out of video credits."
 FOR_ADMINS: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})
 """What only those who run the bot can do something about."""
 AN_ADMIN: Final = "an admin"
-MAY_BE_CHARGED: Final = "You may still be charged for it."
+MAY_BE_CHARGED: Final = "You may still be charged."
+_NO_REASON: Final = "No reason given."
 _MAX_REASON: Final = 500
 _OURS: Final = ("The video service ", "The connection to the video service ")
 """How the sentences begin that we use as a reason where the service gave none."""
@@ -64,9 +65,9 @@ def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
         case Failure.SERVICE_FAILED | None if job.deleted or _service_reason(job):
             return presenter.advice(job)
         case Failure.SERVICE_FAILED | None:
-            return "The video service didn't say why."
+            return _NO_REASON
         case Failure.REFUSED:
-            why = "" if _service_reason(job) else "The video service refused it without saying why."
+            why = "" if _service_reason(job) else _NO_REASON
             return joined([why, created], by=" ")
         case Failure.KEY_REJECTED:
             return f"{LOST_ACCESS} {created} {remedy(job.failure, who)}"
@@ -75,9 +76,9 @@ def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
         case Failure.UNREACHABLE | Failure.SERVICE_DOWN | Failure.SERVICE_TROUBLE:
             return f"I couldn't send this in time. {created}"
         case Failure.NOT_FOUND:
-            return f"The video service can't find this {noun}. It may have been deleted."
+            return f"I can't find this {noun} any more. It may have been deleted."
         case Failure.TIMED_OUT:
-            return f"It took far too long, so I stopped checking. {MAY_BE_CHARGED}"
+            return f"It took too long, so I stopped checking. {MAY_BE_CHARGED}"
         case (
             Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED | Failure.STOPPED_BY_OWNER
         ) if not job.attempts:
@@ -85,18 +86,14 @@ def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
         case Failure.STOPPED | Failure.STOPPED_BY_ADMIN | Failure.STOPPED_BY_OWNER:
             return MAY_BE_CHARGED
         case _:  # a person cancelled it, or nobody approved or said anything
-            unknown = f"This {noun} may have been made."
-            if job.failure is Failure.UNANSWERED:
-                unknown = f"I got no answer. {unknown}"
-            return f"{unknown} If it turns up, {this} will say so."
+            silence = "I got no answer. " if job.failure is Failure.UNANSWERED else ""
+            return f"{silence}It may have been made. If it turns up, {this} will say so."
 
 
 def _unapproved(job: Job, noun: str) -> str:
     """Return that a request was not approved and made nothing, as far as is known."""
     if job.copied:
-        return (
-            f"This request comes from a backup: the {noun} may have been approved and made since."
-        )
+        return f"This comes from a backup: the {noun} may have been made since."
     return "Nothing was created."
 
 

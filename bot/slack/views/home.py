@@ -267,7 +267,7 @@ def _health(health: Health) -> str:
         else ":white_check_mark: The video service accepts my key."
     )
     if health.no_credit:
-        service += "\n:x: Out of video credits. Requests wait."
+        service += "\n:x: Out of video credits."
         if health.next_try is not None:
             service += f" Next try: {date(health.next_try)}, or with the next request."
     if health.down_since is not None:

@@ -19,11 +19,11 @@ _ADVICE: Final = tuple(
     for pattern, meaning in (
         (
             r"consent.* (not|missing|without)|(no|missing|without) .*consent",
-            "the consent statement is neither at the beginning nor in a video of its own.",
+            "the consent statement is missing.",
         ),
         (
             r"(not|unable to|fail\w* to) (be )?(reach|access|download|fetch)|not (public|access)",
-            "the link has to work for anyone, without signing in, for about 24 hours.",
+            "the link needs a sign-in, or has expired.",
         ),
         (
             r"(video|footage|file) .*(too (large|big)|larger than|exceeds)",
@@ -44,10 +44,10 @@ _ADVICE: Final = tuple(
         ),
         (
             r"face .*(hidden|covered|not visible|obscured|out of)",
-            "the face was turned away, covered or out of the picture for a while.",
+            "the face was hidden or turned away.",
         ),
         (r"too dark|unevenly lit|(bad|poor|low) light", "the light was too low or uneven."),
-        (r"nois[ey]", "something other than the voice can be heard."),
+        (r"nois[ey]", "there's background noise."),
     )
 )
 
@@ -103,7 +103,7 @@ class VideoPresenter:
 
     def ready(self, job: Job) -> str:
         """Return what to do if the service gave no link."""
-        return "" if self.links(job) else ", but the video service gave no link"
+        return "" if self.links(job) else ", but without a link"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
         """Return nothing: no sentence of the service about videos needs an explanation."""
@@ -176,7 +176,7 @@ class ReplicaPresenter:
             return ""  # the reason is not about the footage
         said = job.reason.casefold()
         meaning = next((meaning for pattern, meaning in _ADVICE if pattern.search(said)), "")
-        return f"Usually that means: {meaning}" if meaning else ""
+        return f"Most likely, {meaning}" if meaning else ""
 
     def next_steps(self, job: Job) -> Sequence[Json]:
         """Return the button that opens the form for a video with it."""

@@ -153,7 +153,7 @@ def person_sentence(membership: Membership, who: str) -> str:
             return NOT_CHECKED
         case GroupProblem.HIDDEN:
             return (
-                "Slack doesn't let me see who is in the user group that can do that. Let "
+                "I can't see who is in the user group that can do that. Let "
                 f"{who} know: I need the scope usergroups:read."
             )
     return f"Only some people here can do that. Ask {who}."
@@ -164,7 +164,7 @@ def channel_sentence(allowed: Sequence[str], who: str) -> str:
     where = (
         f"Use {listed(allowed, 'or')}, or a direct message with me."
         if allowed
-        else "Choose another one, or leave this empty for a direct message."
+        else "Choose another, or leave this empty for a direct message."
     )
     return f"I don't post in this channel. {where} To use it here, ask {who}."
 

@@ -38,8 +38,7 @@ _HOW: Final = {
     Settlement.UNANSWERED: "closed without an answer",
     Settlement.ASKED_AGAIN: "asked again",
 }
-_ASKED_BEFORE: Final = "I'm asking again."
-_ADMINS_WERE_ASKED: Final = "I asked the admins first. The person who asked can answer too."
+_ADMINS_WERE_ASKED: Final = "The person who asked can answer too."
 
 
 def question(
@@ -61,11 +60,11 @@ def question(
         is_first = admins_first and job.asked == 1
         asked, who_else = _who(delivery, job, admins, admins_first=is_first)
         head = f"{asked} {ask(noun)}"
-        body = _what_to_do(job, noun, who_else)
+        body = _what_to_do(who_else)
         small = (
-            "I'll close this request in a few days."
+            "I'll close this in a few days."
             if job.asked > 1
-            else "I'll ask again in a day, and close this request after a week."
+            else "I'll ask again tomorrow, and close this in a week."
         )
         buttons = question_buttons(job, presenter)
     else:
@@ -106,13 +105,11 @@ def question_list(
         first = admins_first and not again
         who, who_else = _who(delivery, job, admins, admins_first=first)
         head = f"{who} {head}"
-        body = joined(
-            [_ASKED_BEFORE if again else "", _LOOK_FOR_EACH, who_else], MAX_SECTION, by=" "
-        )
+        body = joined([_LOOK_FOR_EACH, who_else], MAX_SECTION)
         small = (
-            "I'll close these requests in a few days."
+            "I'll close these in a few days."
             if again
-            else "I'll ask again in a day, and close these requests after a week."
+            else "I'll ask again tomorrow, and close these in a week."
         )
     else:
         body, small = "None of these needs an answer now.", ""
@@ -155,14 +152,13 @@ def _who(
     return f"<@{job.user}>", f"No access? Ask {listed(others, 'or')}." if others else ""
 
 
-def _what_to_do(job: Job, noun: str, who_else: str) -> str:
+def _what_to_do(who_else: str) -> str:
     """Return why there is a question, and what to do about it."""
     what = (
-        f"We never got a confirmation. If the {noun} is in your account at the video service, "
-        "choose *I found it*. If not, *Create again* or *Cancel request*."
+        "We never got a confirmation. If it's in your account, choose *I found it*. If not, "
+        "*Create again* or *Cancel request*."
     )
-    again = _ASKED_BEFORE if job.asked > 1 else ""
-    return joined([again, what, who_else], MAX_SECTION, by=" ")
+    return joined([what, who_else], MAX_SECTION)
 
 
 def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
