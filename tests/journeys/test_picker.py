@@ -337,6 +337,7 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
         await world.advance(minutes=11)
         await form.submit()
         assert not form.is_open, form.errors
+        await world.settle()
         assert await _texts(await world.open_form(world.ben), "nine l") == ["Nine lives"]
 
 
