@@ -1,5 +1,6 @@
 """Secrets are masked however a text writes them, and nothing else is."""
 
+import gc
 import html
 import json
 import sys
@@ -242,11 +243,13 @@ def _hostile(size: int) -> dict[str, object]:
 def _work(value: object) -> int:
     """Return how many functions are called to mask a value."""
     calls = Counter[str]()
+    gc.disable()  # what it finalizes would be counted
     sys.setprofile(lambda _frame, event, _function: calls.update([event]))
     try:
         MASK.json(value)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls.total()
 
 
