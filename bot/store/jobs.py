@@ -26,6 +26,7 @@ from bot.model import (
     notice_day,
 )
 from bot.store.attempts import (
+    NO_OTHER_HAS_IT,
     AddedCandidate,
     add_attempt,
     bind,
@@ -50,6 +51,7 @@ from bot.store.database import (
     Topic,
     Transaction,
     Value,
+    optional_ms,
     run_until_stored,
     span_ms,
     to_ms,
@@ -59,7 +61,9 @@ from bot.store.deliveries import (
     add_approvals,
     add_card,
     add_notice,
+    add_notice_of_day,
     add_question,
+    add_reply,
     edit_card,
     edit_messages,
     lock_asked,
@@ -74,6 +78,7 @@ from bot.store.due import (
     due_at_of,
     read_each,
     set_aside,
+    tell,
 )
 from bot.store.history import (
     SAME,
@@ -83,9 +88,15 @@ from bot.store.history import (
     Viewer,
     script_band,
 )
-from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapshot_text
+from bot.store.job_rows import (
+    changing_columns,
+    job_from,
+    lock_job,
+    lock_jobs,
+    lock_only,
+    snapshot_text,
+)
 from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
-from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
 from bot.store.usage import (
     USED_COLUMNS,
     Bound,
@@ -420,6 +431,68 @@ _POSTPONE_TURNS: Final = Query(
     """
 )
 _WAITING_FOR: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
+# The states in which the service is polled.
+POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
+
+_SAVE_TEXT: Final = """
+    UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
+        snapshot = :snapshot, late = :late, slow = :slow,
+        started_at = :started_at, read_at = :read_at, asked_at = :asked_at, asked = :asked,
+        orphaned_ids = :orphaned_ids, held_by = :held_by, held_until = :held_until,
+        waits_for = :waits_for, missing_since = :missing_since,
+        claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
+        due_at = CASE WHEN wake_at < coalesce({due_at}, wake_at + 1) THEN wake_at ELSE {due_at} END
+    WHERE id = :id AND claim = :claim AND {may_be} RETURNING due_at
+    """
+_SAVE: Final = Query(_SAVE_TEXT.format(due_at=":due_at", may_be="(ended_at IS NULL OR :ended = 1)"))
+# A callback that named the same id before may have come too early to be a reason to read.
+_SAVE_CREATED: Final = Query(
+    _SAVE_TEXT.format(
+        due_at="""(SELECT CASE WHEN lower(candidate_id) = lower(:remote_id)
+            THEN CAST(:now AS BIGINT) ELSE CAST(:due_at AS BIGINT) END
+            FROM attempts WHERE id = :attempt_id)""",
+        may_be=f"ended_at IS NULL AND {NO_OTHER_HAS_IT}",
+    )
+)
+# A candidate that was not checked yet is checked after the end. Under an old claim number, a job
+# is ended only by a read of the remote id that it still has. In these states it has made no create
+# call, or one that certainly made nothing: what is counted for that is given back.
+_END: Final = Query(
+    """
+    UPDATE jobs SET state = :state, failure = :failure, reason = :reason, snapshot = :snapshot,
+        failures = 0, ended_at = :now, claim = claim + 1, claimed = 0,
+        counted_on = CASE WHEN state IN ('waiting_for_approval', 'queued', 'creating')
+                     THEN counted_on END,
+        due_at = CASE WHEN EXISTS (
+            SELECT 1 FROM attempts
+            WHERE job_id = :id AND remote_id IS NULL AND candidate_id IS NOT NULL
+        ) THEN CAST(:now AS BIGINT) END
+    WHERE id = :id AND ended_at IS NULL AND (claim = :claim OR remote_id = :remote_id)
+    RETURNING due_at, counted_on
+    """
+)
+# While a worker has the job, it may have been read too early to show what it was woken for: it is
+# due again as soon as the worker has stored what was read, however often it is woken meanwhile.
+_WAKE: Final = Query(
+    """
+    UPDATE jobs SET woken_at = :now,
+        wake_at = CASE WHEN claimed = 1 THEN
+            CASE WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing ELSE :now END
+        END,
+        due_at = CASE WHEN claimed = 1 THEN due_at
+                 WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing
+                 ELSE :now END,
+        claim = CASE WHEN claimed = 1 THEN claim ELSE claim + 1 END
+    WHERE id IN (EACH :ids) RETURNING CASE WHEN claimed = 0 THEN due_at END AS due_at
+    """
+)
+_RELEASE_WOKEN: Final = Query(
+    """
+    UPDATE jobs SET claim = claim + 1, claimed = 0, due_at = wake_at, wake_at = NULL
+    WHERE id = :id AND claim = :claim AND wake_at IS NOT NULL AND ended_at IS NULL
+    RETURNING due_at
+    """
+)
 
 
 class NobodyToApprove(Exception):
@@ -1162,7 +1235,7 @@ class Jobs(DueRows):
 
         def work(tx: Transaction) -> bool:
             lock_only(tx, job.id)
-            if save_created(tx, job, attempt_id, due_at, to_ms(now)):
+            if save(tx, job, due_at, to_ms(now), made_by=attempt_id):
                 self._bind(tx, job, attempt_id, remote_id, to_ms(now))
                 return True
             if not is_free(tx, job.kind, remote_id, attempt_id):
@@ -1455,6 +1528,108 @@ class Jobs(DueRows):
             return end(tx, _failed(job, failure), self._trainings, to_ms(now))
 
         return await self._database.run(work, serial=True)
+
+
+# ── Changes of a row, each of which wakes its worker and has its card edited ──────────────────
+
+
+def save(
+    tx: Transaction,
+    job: Job,
+    due_at: datetime | None,
+    now: int,
+    *,
+    made_by: int | None = None,
+    edits: bool = True,
+) -> bool:
+    """Store a claimed job as it now is, due at ``due_at``, and wake its worker for that.
+
+    If it was woken since it was claimed, it is due for that soon.
+
+    Args:
+        tx: the transaction.
+        job: the job.
+        due_at: when it is due; None for never.
+        now: the time, in milliseconds since 1970.
+        made_by: the attempt that has made its remote id, which no other attempt may have. If a
+            callback has named that id, the job is due at once. Its row is locked.
+        edits: whether its card shows what has changed.
+
+    Returns:
+        Whether it was stored: False if it was claimed again meanwhile, or has ended.
+    """
+    saved = tx.one(
+        _SAVE if made_by is None else _SAVE_CREATED,
+        id=job.id,
+        kind=job.kind,
+        claim=job.claim,
+        ended=int(job.state.ended),
+        attempt_id=made_by,
+        now=now,
+        due_at=optional_ms(due_at),
+        wait_ms=wait_ms(now, due_at),
+        **changing_columns(job),
+    )
+    if saved is None:
+        return False
+    tell(tx, Topic.JOBS, saved["due_at"], now)
+    if edits:
+        edit_card(tx, job.id, job.user, now)
+    return True
+
+
+def release_woken(tx: Transaction, job: Job, now: int) -> bool:
+    """Make a claimed job due again, with nothing stored, if it was woken since it was claimed."""
+    released = tx.one(_RELEASE_WOKEN, id=job.id, claim=job.claim)
+    if released is None:
+        return False
+    tell(tx, Topic.JOBS, released["due_at"], now)
+    return True
+
+
+def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool:
+    """End a job as ``job`` says, owe its closing reply, and give back what is counted in vain.
+
+    Its row is locked. Where the job may not have been created yet, ``lock_limits`` comes first.
+    ``trainings`` are the kinds of jobs that are trainings.
+
+    Returns:
+        Whether it was ended: False if it had ended before, or if it was claimed again meanwhile and
+        what is known of it may be out of date.
+    """
+    ended = tx.one(
+        _END,
+        id=job.id,
+        claim=job.claim,
+        remote_id=job.remote_id,
+        state=job.state.value,
+        failure=job.failure and job.failure.value,
+        reason=job.reason,
+        snapshot=snapshot_text(job.snapshot),
+        now=now,
+    )
+    if ended is None:
+        return False
+    tell(tx, Topic.JOBS, ended["due_at"], now)
+    edit_card(tx, job.id, job.user, now)
+    add_reply(tx, job, now)
+    if job.owner is not None and job.state is State.SUCCEEDED and job.kind not in trainings:
+        add_notice_of_day(tx, job, now)
+    give_back(tx, job, trainings, ended["counted_on"], now)
+    return True
+
+
+def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: Timings) -> None:
+    """Make jobs due at once, or a moment after their last read if that was just now."""
+    woken = tx.all(
+        _WAKE,
+        ids=list(job_ids),
+        now=to_ms(now),
+        spaced=to_ms(now - timings.callback_spacing),
+        spacing=span_ms(timings.callback_spacing),
+    )
+    for row in woken:
+        tell(tx, Topic.JOBS, row["due_at"], to_ms(now))
 
 
 def _found_or_outside(

@@ -20,9 +20,9 @@ from bot.model import DeliveryState, Failure, Job, Role, Snapshot, State, Verdic
 from bot.store import AddedCandidate, DatabaseError, Memory, Store
 from bot.store.database import Database, Query, Row, Topic, Transaction, Value
 from bot.store.due import try_again
+from bot.store.jobs import wake
 from bot.store.postgres.engine import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
-from bot.store.transitions import wake
 from sandbox.clock import ManualClock
 from tests.postgres import database_url
 from tests.store.test_store import (
