@@ -26,28 +26,27 @@ from bot.model import (
     notice_day,
 )
 from bot.store.attempts import (
+    BIND,
+    CANDIDATES,
+    CLOSE,
+    DROP_CANDIDATE,
     NO_OTHER_HAS_IT,
+    SET_CANDIDATE,
+    SET_CANDIDATE_OF_CALLBACK,
+    SET_CANDIDATE_OF_PERSON,
     AddedCandidate,
     add_attempt,
-    bind,
+    attempt_from,
     can_adopt,
-    close_attempts,
-    drop_candidate,
-    find_attempt,
     get_attempt,
     is_charged,
     is_free,
-    list_candidates,
-    set_candidate,
-    set_candidate_of_callback,
-    set_candidate_of_person,
 )
 from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
 from bot.store.database import (
     Database,
     Query,
     Row,
-    RowUnreadable,
     Topic,
     Transaction,
     Value,
@@ -77,7 +76,6 @@ from bot.store.due import (
     UnreadableRows,
     due_at_of,
     read_each,
-    set_aside,
     tell,
 )
 from bot.store.history import (
@@ -92,7 +90,6 @@ from bot.store.job_rows import (
     changing_columns,
     job_from,
     lock_job,
-    lock_jobs,
     lock_only,
     snapshot_text,
 )
@@ -176,7 +173,6 @@ _IN_PUBLIC: Final = Query(
 )
 _MAX_SEARCHED: Final = 1000
 _RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
-_MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
 # What waits for the end of an outage stays due. It is looked at once an hour: its time may be over.
 _WAITS: Final = "held_by = 'service_down' AND kind IN (EACH :down)"
@@ -430,7 +426,18 @@ _POSTPONE_TURNS: Final = Query(
     UPDATE jobs SET turn_at = :turn_at WHERE id IN (SELECT id FROM waiting)
     """
 )
-_WAITING_FOR: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
+_LOCK_WAITING_FOR: Final = Query(
+    """
+    SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL ORDER BY id FOR UPDATE
+    """
+)
+_LOCK_OF_TOKEN: Final = Query(
+    """
+    SELECT jobs.id, jobs.kind, jobs.state, attempts.id AS attempt_id
+    FROM attempts JOIN jobs ON jobs.id = attempts.job_id
+    WHERE attempts.token_hash = :token_hash FOR UPDATE OF jobs
+    """
+)
 # The states in which the service is polled.
 POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
 
@@ -615,11 +622,10 @@ class Jobs(DueRows):
 
     async def candidates(self, job: Job) -> list[Attempt]:
         """Return the job's attempts that have a candidate id."""
-        attempts, unreadable = await self._database.run(
-            lambda tx: list_candidates(tx, job.id), durable=False
+        return await self._database.run(
+            lambda tx: self._unreadable.read_each(attempt_from, tx.all(CANDIDATES, job_id=job.id)),
+            durable=False,
         )
-        self._unreadable.report(unreadable)
-        return attempts
 
     async def _find(self, query: Query, **values: Value) -> Job | None:
         row = await self._database.run(lambda tx: tx.one(query, **values), durable=False)
@@ -628,13 +634,11 @@ class Jobs(DueRows):
     async def _list(
         self, query: Query, matches: Callable[[Job], bool] | None = None, **values: Value
     ) -> list[Job]:
-        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
-            jobs, unreadable = read_each(job_from, tx.all(query, **values))
-            return list(filter(matches, jobs)), unreadable
+        def work(tx: Transaction) -> list[Job]:
+            jobs = self._unreadable.read_each(job_from, tx.all(query, **values))
+            return list(filter(matches, jobs))
 
-        jobs, unreadable = await self._database.run(work, durable=False)
-        self._unreadable.report(unreadable)
-        return jobs
+        return await self._database.run(work, durable=False)
 
     # ── What the worker's loop uses ───────────────────────────────────────────────────────────
 
@@ -663,7 +667,7 @@ class Jobs(DueRows):
         """
         most = limit if creates is None else min(creates, limit)
 
-        def work(tx: Transaction) -> tuple[Claimed[Job], list[RowUnreadable]]:
+        def work(tx: Transaction) -> Claimed[Job]:
             values: dict[str, Value] = {
                 "down": list(down),
                 "stale": to_ms(now - self._timings.max_wait),
@@ -674,8 +678,7 @@ class Jobs(DueRows):
                 "held": list(held),
             }
             rows = DUE.claim(tx, now, self._timings, **values)
-            found, unreadable = read_each(job_from, sorted(rows, key=_turn))
-            set_aside(tx, unreadable)
+            found = self._unreadable.read_or_set_aside(tx, job_from, sorted(rows, key=_turn))
             next_due = due_at_of(
                 tx.one(
                     _NEXT_DUE,
@@ -690,11 +693,9 @@ class Jobs(DueRows):
                 # Other transactions have locked what is due.
                 next_due = now + self._timings.claim_interval
             claimed = [replace(job, visible_before=job.visible) for job in found]
-            return Claimed(claimed, next_due), unreadable
+            return Claimed(claimed, next_due)
 
-        claimed, unreadable = await self._database.run(work, durable=False)
-        self._unreadable.report(unreadable)
-        return claimed
+        return await self._database.run(work, durable=False)
 
     async def release(self, job: Job, now: datetime, due_at: datetime | None) -> bool:
         """Store a claimed job as it now is, and leave it alone until ``due_at``.
@@ -715,22 +716,14 @@ class Jobs(DueRows):
         They are due one after the other within ``hasten_within``, so that the calls do not all come
         at once. Returns the number of jobs; more may be left for the next call.
         """
-
-        def work(tx: Transaction) -> int:
-            hastened = tx.all(
-                _HASTEN,
-                now=to_ms(now),
-                latest=to_ms(now + self._timings.hasten_within),
-                held_by=[each.value for each in failures],
-                limit=_MAX_WOKEN,
-                steps=_HASTEN_STEPS,
-                interval=span_ms(self._timings.hasten_within / _HASTEN_STEPS),
-            )
-            if hastened:
-                tx.notify(Topic.JOBS)
-            return len(hastened)
-
-        return await self._database.run(work, durable=False)
+        return await self._make_due(
+            _HASTEN,
+            now=to_ms(now),
+            latest=to_ms(now + self._timings.hasten_within),
+            held_by=[each.value for each in failures],
+            steps=_HASTEN_STEPS,
+            interval=span_ms(self._timings.hasten_within / _HASTEN_STEPS),
+        )
 
     # ── Submitting ────────────────────────────────────────────────────────────────────────────
 
@@ -984,9 +977,8 @@ class Jobs(DueRows):
         """Owe each approver a direct message: the channel of a claimed approval refuses it."""
 
         def work(tx: Transaction) -> None:
-            row = lock_job(tx, delivery.job_id)
-            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
-            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
+            row = _give_up(tx, delivery)
+            if row is None:
                 return
             job = job_from(row)
             people = self.approvals.people(job.user)
@@ -1000,9 +992,8 @@ class Jobs(DueRows):
         """Give up a claimed approval to a person, who is no longer one of those who were asked."""
 
         def work(tx: Transaction) -> None:
-            row = lock_job(tx, delivery.job_id)
-            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
-            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
+            row = _give_up(tx, delivery)
+            if row is None:
                 return
             asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
             is_owners = row["asks_owner"] and delivery.addressee == row["owner"]
@@ -1063,7 +1054,7 @@ class Jobs(DueRows):
 
     def _bind(self, tx: Transaction, job: Job, attempt_id: int, remote_id: str, now: int) -> None:
         """Bind what an attempt made; a replica belongs to the person in the footage."""
-        bind(tx, attempt_id, remote_id)
+        tx.all(BIND, id=attempt_id, remote_id=remote_id)
         if job.kind in self._trainings:
             name = job.params.get("replica_name", "")
             owner, named = job.owner or job.user, get_attempt(tx, attempt_id)["user_supplied"]
@@ -1240,7 +1231,7 @@ class Jobs(DueRows):
                 return True
             if not is_free(tx, job.kind, remote_id, attempt_id):
                 return False
-            set_candidate(tx, attempt_id, remote_id, to_ms(now))
+            tx.all(SET_CANDIDATE, id=attempt_id, remote_id=remote_id, now=to_ms(now))
             wake(tx, [job.id], now, self._timings)
             return False
 
@@ -1266,9 +1257,9 @@ class Jobs(DueRows):
 
         def work(tx: Transaction) -> None:
             lock_only(tx, job.id)
-            at = now if any(list_candidates(tx, job.id)) else due_at
+            at = now if tx.one(CANDIDATES, job_id=job.id) is not None else due_at
             if save(tx, job, at, to_ms(now)):
-                close_attempts(tx, job.id, outcome)
+                tx.all(CLOSE, job_id=job.id, outcome=outcome)
                 if turn_at is not None:
                     tx.all(_POSTPONE_TURNS, user=job.user, turn_at=to_ms(turn_at))
 
@@ -1285,17 +1276,18 @@ class Jobs(DueRows):
         """
 
         def work(tx: Transaction) -> None:
-            found = find_attempt(tx, token_hash)
-            if found is None:
+            job = tx.one(_LOCK_OF_TOKEN, token_hash=token_hash)
+            if job is None:
                 return
-            job = lock_job(tx, found["job_id"])
-            if job is None:  # deleted by another process just now
-                return
-            if get_attempt(tx, found["id"])["remote_id"] is not None:
+            # Read once the job is locked: the id may have been bound meanwhile.
+            attempt = get_attempt(tx, job["attempt_id"])
+            if attempt["remote_id"] is not None:
                 if job["state"] in POLLED:
                     wake(tx, [job["id"]], now, self._timings)
             elif (remote_id := named.get(job["kind"])) is not None:
-                set_candidate_of_callback(tx, found["id"], remote_id, to_ms(now))
+                tx.all(
+                    SET_CANDIDATE_OF_CALLBACK, id=attempt["id"], remote_id=remote_id, now=to_ms(now)
+                )
                 if job["state"] != State.CREATING:
                     wake(tx, [job["id"]], now, self._timings)
 
@@ -1316,19 +1308,18 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_limits(tx)
             before = lock_asked(tx, job.id)
-            due_at = None if job.state.ended else now
-            allowed = can_adopt(tx, job.kind, attempt)
-            if not allowed or not save(tx, job, due_at, to_ms(now)):
+            due_at, at = None if job.state.ended else now, to_ms(now)
+            if not can_adopt(tx, job.kind, attempt) or not save(tx, job, due_at, at):
                 return False
-            self._count_adopted(tx, before, attempt, to_ms(now))
-            self._bind(tx, job, attempt.id, remote_id, to_ms(now))
+            self._count_adopted(tx, before, attempt, at)
+            self._bind(tx, job, attempt.id, remote_id, at)
             self._notify_approvers(tx, job)
             if attempt.user_supplied:
-                by, at = attempt.named_by, to_ms(now)
+                by = attempt.named_by
                 settle_question(tx, job.id, Settlement.FOUND, by, at)
                 record(tx, AuditAction.FOUND, user=by, at=at, job_id=job.id, detail=remote_id)
             else:
-                settle_question(tx, job.id, Settlement.TURNED_UP, None, to_ms(now))
+                settle_question(tx, job.id, Settlement.TURNED_UP, None, at)
             return True
 
         return await self._database.run(work, serial=True)
@@ -1382,8 +1373,13 @@ class Jobs(DueRows):
                 return AddedCandidate.SETTLED
             tx.notify(Topic.JOBS)
             unread_since = to_ms(now - self._timings.check_candidate_within)
-            stored = set_candidate_of_person(
-                tx, job_id, remote_id, user=user, now=to_ms(now), unread_since=unread_since
+            stored = tx.one(
+                SET_CANDIDATE_OF_PERSON,
+                job_id=job_id,
+                remote_id=remote_id,
+                user=user,
+                now=to_ms(now),
+                unread_since=unread_since,
             )
             return AddedCandidate.STORED if stored else AddedCandidate.OTHER_UNCHECKED
 
@@ -1394,7 +1390,7 @@ class Jobs(DueRows):
 
         def work(tx: Transaction) -> None:
             lock_only(tx, attempt.job_id)
-            drop_candidate(tx, attempt)
+            tx.all(DROP_CANDIDATE, id=attempt.id, remote_id=attempt.candidate_id)
 
         await self._database.run(work)
 
@@ -1414,10 +1410,8 @@ class Jobs(DueRows):
         """Make the jobs due that wait for ``remote_id``, which another job has made."""
 
         def work(tx: Transaction) -> None:
-            waiting = [row["id"] for row in tx.all(_WAITING_FOR, remote_id=remote_id)]
-            locked = lock_jobs(tx, waiting) if waiting else []
-            if still := [row["id"] for row in locked if row["waits_for"] == remote_id]:
-                wake(tx, still, now, self._timings)
+            if waiting := tx.all(_LOCK_WAITING_FOR, remote_id=remote_id):
+                wake(tx, [row["id"] for row in waiting], now, self._timings)
 
         await self._database.run(work, durable=False)
 
@@ -1440,7 +1434,7 @@ class Jobs(DueRows):
                 return False
             ended = end(tx, job, self._trainings, to_ms(now))
             if ended and job.failure is not None:
-                close_attempts(tx, job.id, job.failure.value)
+                tx.all(CLOSE, job_id=job.id, outcome=job.failure.value)
             return ended
 
         return await run_until_stored(
@@ -1648,6 +1642,14 @@ def _found_or_outside(
         if jobs:  # a damaged one is not offered
             return AlreadyRequested(jobs[0])
     return None
+
+
+def _give_up(tx: Transaction, delivery: Delivery) -> Row | None:
+    """Give up a claimed approval; return the row of its job if that still waits for one."""
+    row = lock_job(tx, delivery.job_id)
+    given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
+    waits = row is not None and row["state"] == State.WAITING_FOR_APPROVAL
+    return row if waits and given_up is not None else None
 
 
 def next_turn(last: int | None, now: datetime) -> int:
