@@ -163,19 +163,6 @@ async def test_an_id_from_a_person_that_cannot_be_verified_is_used_after_a_warni
     assert world.created_count() == 1
 
 
-async def test_an_id_from_a_person_is_used_at_once_if_the_script_says_the_same(
-    world: World,
-) -> None:
-    lost = await _lost(world, Scenario(echo=Echo.NORMALISED))
-    [video_id] = world.service.videos
-
-    form = await _types(world, lost, video_id)
-    assert not form.is_open, form.errors
-    await world.advance(minutes=5)
-
-    assert "is ready" in world.replies(lost.card)[0].text
-
-
 async def test_the_warning_is_shown_again_for_another_id(world: World) -> None:
     lost = await _lost(world, RENAMED)
     [first] = world.service.videos
@@ -202,30 +189,6 @@ async def test_an_id_that_cannot_be_read_now_needs_the_warning_too(world: World)
 
     assert WARNING in _shown(form)
     assert not world.replies(lost.card)
-
-
-async def test_a_person_is_not_believed_if_the_script_is_clearly_another(world: World) -> None:
-    lost = await _lost(world, None)
-    other = await world.make_by_hand("Something else.", Scenario())
-
-    form = await _types(world, lost, other)
-    assert "isn't the right one" in form.errors["remote_id"]
-    await form.submit({})
-    assert "isn't the right one" in form.errors["remote_id"]
-
-
-async def test_a_person_cannot_use_what_another_request_made(world: World) -> None:
-    lost = await _lost(world, None)
-    world.service.next_video(replace(RENAMED, id_case="upper"))
-    theirs = await world.request_video(world.ben, {"script": SCRIPT})
-    [video_id] = world.service.videos
-
-    form = await _types(world, lost, video_id.upper())
-
-    assert "belongs to another request" in form.errors["remote_id"]
-    await world.advance(minutes=5)
-    assert not world.replies(lost.card)
-    assert len(world.replies(theirs)) == 1
 
 
 async def test_a_link_in_a_refusal_of_an_id_is_shown_as_its_host(world: World) -> None:
