@@ -113,8 +113,6 @@ from bot.store.usage import (
 )
 from bot.timings import Timings
 
-_NO_APPROVALS: Final = ApprovalPolicy()
-_NO_NAMES: Final[Mapping[str, frozenset[str]]] = {}
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
 _BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
 _OPEN_QUESTIONS: Final = Query(
@@ -542,7 +540,7 @@ class Jobs(DueRows):
         timings: Timings,
         limits: LimitsTable,
         unreadable: UnreadableRows,
-        approvals: ApprovalPolicy = _NO_APPROVALS,
+        approvals: ApprovalPolicy,
     ) -> None:
         super().__init__(DUE, database, timings, unreadable)
         self._limits = limits
@@ -600,15 +598,11 @@ class Jobs(DueRows):
         They are among a person's newest thousand and, with ``in_public``, among the newest thousand
         whose replies were posted in channels that were public then.
         """
-
-        def is_found(job: Job) -> bool:
-            return job.state is State.SUCCEEDED and matches(job)
-
-        found: dict[str, Job] = {}
+        jobs: dict[str, Job] = {}
         for query in (_OF_USER, _IN_PUBLIC) if in_public else (_OF_USER,):
-            jobs = await self._list(query, is_found, user=user, kind=kind, limit=_MAX_SEARCHED)
-            found |= {job.id: job for job in jobs}
-        return sorted(found.values(), key=lambda job: job.created_at, reverse=True)
+            found = await self._list(query, user=user, kind=kind, limit=_MAX_SEARCHED)
+            jobs |= {job.id: job for job in found if job.state is State.SUCCEEDED and matches(job)}
+        return sorted(jobs.values(), key=lambda job: job.created_at, reverse=True)
 
     async def fetch_newest_made(self) -> tuple[str, str] | None:
         """Return the kind and the remote id of what was created last, as far as is known."""
@@ -631,14 +625,10 @@ class Jobs(DueRows):
         row = await self._database.run(lambda tx: tx.one(query, **values), durable=False)
         return job_from(row) if row else None
 
-    async def _list(
-        self, query: Query, matches: Callable[[Job], bool] | None = None, **values: Value
-    ) -> list[Job]:
-        def work(tx: Transaction) -> list[Job]:
-            jobs = self._unreadable.read_each(job_from, tx.all(query, **values))
-            return list(filter(matches, jobs))
-
-        return await self._database.run(work, durable=False)
+    async def _list(self, query: Query, **values: Value) -> list[Job]:
+        return await self._database.run(
+            lambda tx: self._unreadable.read_each(job_from, tx.all(query, **values)), durable=False
+        )
 
     # ── What the worker's loop uses ───────────────────────────────────────────────────────────
 
@@ -1082,8 +1072,7 @@ class Jobs(DueRows):
 
     def _ask(self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime) -> None:
         """Owe the messages that ask for approval; Home tabs list it."""
-        since = to_ms(now - self._timings.ask_anew_after)
-        add_approvals(tx, job, asked, to_ms(now), since)
+        add_approvals(tx, job, asked, to_ms(now), to_ms(now - self._timings.ask_anew_after))
         self._notify_approvers(tx, job)
 
     def _notify_approvers(self, tx: Transaction, job: Job) -> None:
@@ -1130,7 +1119,7 @@ class Jobs(DueRows):
         self,
         before: datetime,
         kept: Mapping[str, frozenset[str]],
-        kept_of_made: Mapping[str, frozenset[str]] = _NO_NAMES,
+        kept_of_made: Mapping[str, frozenset[str]],
     ) -> int:
         """Erase what people wrote and the links of jobs that ended ``before``; return how many.
 
@@ -1309,7 +1298,11 @@ class Jobs(DueRows):
             lock_limits(tx)
             before = lock_asked(tx, job.id)
             due_at, at = None if job.state.ended else now, to_ms(now)
-            if not can_adopt(tx, job.kind, attempt) or not save(tx, job, due_at, at):
+            if (
+                before is None
+                or not can_adopt(tx, job.kind, attempt)
+                or not save(tx, job, due_at, at)
+            ):
                 return False
             self._count_adopted(tx, before, attempt, at)
             self._bind(tx, job, attempt.id, remote_id, at)
@@ -1324,11 +1317,8 @@ class Jobs(DueRows):
 
         return await self._database.run(work, serial=True)
 
-    def _count_adopted(
-        self, tx: Transaction, before: Row | None, attempt: Attempt, now: int
-    ) -> None:
+    def _count_adopted(self, tx: Transaction, before: Row, attempt: Attempt, now: int) -> None:
         """Have a job count once for each of its attempts that may have cost money."""
-        assert before is not None  # noqa: S101 - it was saved
         # One to be created again was counted again for a create call that is never sent now.
         spare = before["state"] in {State.QUEUED, State.WAITING_FOR_APPROVAL}
         # An attempt that made nothing, it seemed, was given back, or its count waits with the job.

@@ -411,11 +411,11 @@ class _Transaction(Transaction):
         """Do nothing: there is one writer."""
 
 
-async def migrate(path: Path, lock_timeout: timedelta = _LOCK_TIMEOUT) -> list[str]:
+async def migrate(path: Path) -> list[str]:
     """Bring the tables of the database at ``path`` up to date; return what was applied.
 
     Raises:
         DatabaseError: it cannot be opened or written, it is damaged, or another process has it.
     """
-    async with opened(path, lock_timeout) as connection:
+    async with opened(path, _LOCK_TIMEOUT) as connection:
         return await connection.run(partial(migrate_sqlite, path=path))

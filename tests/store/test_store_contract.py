@@ -326,7 +326,7 @@ async def test_erased_text_is_not_written_back_by_a_worker_that_had_the_job(
     assert await here.jobs.finish(replace(job, state=State.SUCCEEDED, snapshot=words), NOW)
     await make_due(here, job)
     ended = await claim(here)
-    assert await there.jobs.erase(LATER, {}) == 1
+    assert await there.jobs.erase(LATER, {}, {}) == 1
     assert not await here.jobs.release(ended, NOW, None)
     erased = await now_is(here, job)
     assert erased.snapshot == Snapshot("v-1", "ready", Verdict.SUCCEEDED)
@@ -339,7 +339,7 @@ async def test_an_erased_job_is_deleted_once_nothing_about_it_is_due(
     job = await running(here)
     assert await here.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
     assert await there.jobs.delete(LATER) == 0, "it is not erased"
-    assert await there.jobs.erase(LATER, {}) == 1
+    assert await there.jobs.erase(LATER, {}, {}) == 1
     for due in range(2, 0, -1):
         assert await there.jobs.delete(LATER) == 0, f"{due} messages are owed"
         [owed] = await here.deliveries.claim(NOW, 2)
@@ -645,7 +645,7 @@ async def _whole_life(store: Store) -> None:
     assert await store.jobs.wake_far_future(NOW - timedelta(days=1))
     assert await store.deliveries.wake_far_future(NOW - timedelta(days=1))
     assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
-    assert await store.jobs.erase(LATER, {})
+    assert await store.jobs.erase(LATER, {}, {})
     assert await store.jobs.delete(LATER) == 0, "its reply is owed"
 
     await submit(store, "V2")
