@@ -29,13 +29,19 @@ NO_OTHER_HAS_IT: Final = """NOT EXISTS (
         WHERE lower(remote_id) = lower(:remote_id) AND remote_id IS NOT NULL
             AND kind || '' = :kind AND id <> :attempt_id
     )"""
-_IS_FREE: Final = Query(f"SELECT 1 AS one WHERE {NO_OTHER_HAS_IT}")
-_OTHER_NAMED_BY_CALLBACK: Final = Query(
-    """
+# The candidate was read meanwhile: another one may have taken its place. What a callback named for
+# another attempt is not given to a person.
+_CAN_ADOPT: Final = Query(
+    f"""
     SELECT id FROM attempts
-    WHERE lower(candidate_id) = lower(:remote_id) AND candidate_id IS NOT NULL
-        AND kind || '' = :kind AND user_supplied = 0 AND remote_id IS NULL AND id <> :id
-    """
+    WHERE id = :attempt_id AND candidate_id = :remote_id AND {NO_OTHER_HAS_IT}
+        AND (:user_supplied = 0 OR NOT EXISTS (
+            SELECT 1 FROM attempts
+            WHERE lower(candidate_id) = lower(:remote_id) AND candidate_id IS NOT NULL
+                AND kind || '' = :kind AND user_supplied = 0 AND remote_id IS NULL
+                AND id <> :attempt_id
+        ))
+    """  # noqa: S608 - our own text
 )
 # What an attempt has made.
 BIND: Final = Query(
@@ -53,7 +59,10 @@ CANDIDATES: Final = Query(
 )
 # An id that the attempt's own create call returned, after its job was claimed again.
 SET_CANDIDATE: Final = Query(
-    "UPDATE attempts SET candidate_id = :remote_id, named_at = :now WHERE id = :id"
+    f"""
+    UPDATE attempts SET candidate_id = :remote_id, named_at = :now
+    WHERE id = :attempt_id AND {NO_OTHER_HAS_IT} RETURNING id
+    """  # noqa: S608 - likewise
 )
 # An id that a callback named. Where a person has named the same, it stays theirs.
 SET_CANDIDATE_OF_CALLBACK: Final = Query(
@@ -124,24 +133,16 @@ def is_charged(attempt: Row) -> bool:
     return attempt["outcome"] in _CHARGED
 
 
-def is_free(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
-    """Return whether no attempt but this one has made ``remote_id``, in whatever case."""
-    return tx.one(_IS_FREE, kind=kind, remote_id=remote_id, attempt_id=attempt_id) is not None
-
-
 def can_adopt(tx: Transaction, kind: str, attempt: Attempt) -> bool:
-    """Return whether an attempt may be bound to its candidate id, which was read meanwhile.
-
-    Not if another one has taken the candidate's place, or another attempt has the id. What a
-    callback named for another attempt is not given to a person.
-    """
-    candidate_id = attempt.candidate_id or ""
-    if get_attempt(tx, attempt.id)["candidate_id"] != candidate_id:
-        return False
-    if not is_free(tx, kind, candidate_id, attempt.id):
-        return False
-    named = tx.one(_OTHER_NAMED_BY_CALLBACK, kind=kind, remote_id=candidate_id, id=attempt.id)
-    return named is None or not attempt.user_supplied
+    """Return whether an attempt may be bound to its candidate id; its job's row is locked."""
+    found = tx.one(
+        _CAN_ADOPT,
+        attempt_id=attempt.id,
+        remote_id=attempt.candidate_id,
+        kind=kind,
+        user_supplied=int(attempt.user_supplied),
+    )
+    return found is not None
 
 
 def attempt_from(row: Row) -> Attempt:

@@ -40,7 +40,6 @@ from bot.store.attempts import (
     can_adopt,
     get_attempt,
     is_charged,
-    is_free,
 )
 from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
 from bot.store.database import (
@@ -1218,10 +1217,9 @@ class Jobs(DueRows):
             if save(tx, job, due_at, to_ms(now), made_by=attempt_id):
                 self._bind(tx, job, attempt_id, remote_id, to_ms(now))
                 return True
-            if not is_free(tx, job.kind, remote_id, attempt_id):
-                return False
-            tx.all(SET_CANDIDATE, id=attempt_id, remote_id=remote_id, now=to_ms(now))
-            wake(tx, [job.id], now, self._timings)
+            named: dict[str, Value] = {"kind": job.kind, "remote_id": remote_id}
+            if tx.one(SET_CANDIDATE, attempt_id=attempt_id, now=to_ms(now), **named) is not None:
+                wake(tx, [job.id], now, self._timings)
             return False
 
         return await run_until_stored(
