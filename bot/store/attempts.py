@@ -14,7 +14,8 @@ from bot.store.database import (
 )
 from bot.store.due import number, optional_text, reading, text
 
-_CHARGED: Final = (None, "created", "uncertain")
+CHARGED: Final = (None, "created", "uncertain")
+"""The outcomes of attempts that may have cost money."""
 _ADD: Final = Query(
     """
     INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, spoken_ms)
@@ -126,11 +127,6 @@ def get_attempt(tx: Transaction, attempt_id: int) -> Row:
     """Return the row of an attempt: it is there as long as its job."""
     [row] = tx.all(_GET, id=attempt_id)
     return row
-
-
-def is_charged(attempt: Row) -> bool:
-    """Return whether an attempt may have cost money."""
-    return attempt["outcome"] in _CHARGED
 
 
 def can_adopt(tx: Transaction, kind: str, attempt: Attempt) -> bool:

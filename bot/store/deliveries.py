@@ -309,10 +309,14 @@ _EDIT_MESSAGES: Final = Query(
         AND (role = 'card' AND state <> 'undeliverable' OR role = 'reply' AND state = 'posted')
     """
 )
-_MAY_BE_KEPT: Final = Query(
+# While it is known where each message of the job is, and none is there.
+_KEPT_CARD: Final = Query(
     """
-    SELECT 1 FROM deliveries
-    WHERE job_id = :job_id AND (ts = :ts OR state IN ('sending', 'uncertain'))
+    SELECT * FROM deliveries
+    WHERE job_id = :job_id AND role = 'card' AND state = 'posted' AND NOT EXISTS (
+        SELECT 1 FROM deliveries
+        WHERE job_id = :job_id AND (ts = :ts OR state IN ('sending', 'uncertain'))
+    )
     """
 )
 _OTHER_AT: Final = Query(
@@ -566,14 +570,10 @@ class Deliveries(DueRows):
 
         None too while it is not known where each of them is.
         """
-
-        def work(tx: Transaction) -> Delivery | None:
-            if tx.one(_MAY_BE_KEPT, job_id=job.id, ts=ts) is not None:
-                return None
-            card = delivery_from(tx.all(_CARDS, job_ids=[job.id])[0])
-            return card if card.state is DeliveryState.POSTED else None
-
-        return await self._database.run(work, durable=False)
+        row = await self._database.run(
+            lambda tx: tx.one(_KEPT_CARD, job_id=job.id, ts=ts), durable=False
+        )
+        return delivery_from(row) if row else None
 
     async def is_other(self, delivery: Delivery, ts: str) -> bool:
         """Return whether the message at ``ts`` is another one of the same job."""

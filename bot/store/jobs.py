@@ -28,6 +28,7 @@ from bot.model import (
 from bot.store.attempts import (
     BIND,
     CANDIDATES,
+    CHARGED,
     CLOSE,
     DROP_CANDIDATE,
     NO_OTHER_HAS_IT,
@@ -39,7 +40,6 @@ from bot.store.attempts import (
     attempt_from,
     can_adopt,
     get_attempt,
-    is_charged,
 )
 from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
 from bot.store.database import (
@@ -1021,9 +1021,12 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_limits(tx)
             row = lock_asked(tx, job_id)
-            if row is None or row["owner"] != user or row["kind"] not in self._trainings:
-                return False
-            if row["state"] == State.CREATING:
+            if (
+                row is None
+                or row["owner"] != user
+                or row["kind"] not in self._trainings
+                or row["state"] == State.CREATING
+            ):
                 return False
             job, at = job_from(row), to_ms(now)
             if job.remote_id is not None:
@@ -1320,7 +1323,7 @@ class Jobs(DueRows):
         # One to be created again was counted again for a create call that is never sent now.
         spare = before["state"] in {State.QUEUED, State.WAITING_FOR_APPROVAL}
         # An attempt that made nothing, it seemed, was given back, or its count waits with the job.
-        counts = is_charged(get_attempt(tx, attempt.id))
+        counts = get_attempt(tx, attempt.id)["outcome"] in CHARGED
         if spare and counts:
             give_back(tx, job_from(before), self._trainings, before["counted_on"], now)
         elif not spare and not counts:
@@ -1497,9 +1500,11 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_limits(tx)
             row = lock_asked(tx, job.id)
-            if row is None or (row["state"], row["claim"]) != (job.state, job.claim):
-                return False
-            if release_woken(tx, job, to_ms(now)):
+            if (
+                row is None
+                or (row["state"], row["claim"]) != (job.state, job.claim)
+                or release_woken(tx, job, to_ms(now))
+            ):
                 return False
             if job.state is State.WAITING_FOR_APPROVAL:
                 failure = Failure.NOT_APPROVED

@@ -151,8 +151,6 @@ _READ_AGAIN: Final = timedelta(minutes=1)
 # A use is stored again after a minute if that changes the order of the menu, and after an hour.
 _USED_AGAIN_MS: Final = 60_000
 _FIRST_USED_AGAIN_MS: Final = 60 * 60_000
-# What a person's form has just read is newer than a list.
-_READ_MS: Final = 10 * 60_000
 _MAX_SEEN: Final = 30
 
 # Where the clock was set back, it is due as well.
@@ -438,7 +436,7 @@ class Replicas:
             changed = [
                 each
                 for each in listed
-                if each.remote_id in known and _differs(known[each.remote_id], each, now)
+                if each.remote_id in known and _differs(known[each.remote_id], each)
             ]
             gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
             # The revision is locked before replicas are, as in all that changes them.
@@ -685,10 +683,8 @@ def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
     return said == (known.service_name, known.status, known.verdict, known.reason)
 
 
-def _differs(row: Row, listed: Snapshot, now: datetime) -> bool:
-    """Return whether a row is out of date, and was not read just now."""
-    if row["read_at"] is not None and abs(to_ms(now) - row["read_at"]) < _READ_MS:
-        return False
+def _differs(row: Row, listed: Snapshot) -> bool:
+    """Return whether a row is out of date."""
     return any(row[name] != value for name, value in _columns(listed).items())
 
 

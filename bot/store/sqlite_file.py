@@ -149,10 +149,7 @@ class FileLock:
             try:
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             except OSError as error:
-                if not _size(path):
-                    raise DatabaseError(describe(path, error)) from error
-                remedy = _REMEDIES[sqlite3.SQLITE_READONLY]
-                raise DatabaseError(f"{path} {remedy} ({error.strerror}).") from error
+                raise DatabaseError(describe(path, error)) from error
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

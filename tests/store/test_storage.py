@@ -643,7 +643,7 @@ async def test_a_database_in_a_folder_without_write_permission_is_reported(
         os.chown(path, NOBODY, NOBODY)
     forbid_writing(open_folder)
     bot = starts(path, become_nobody)
-    assert "may only be read. Give it and its folder to the user" in await bot.startup_error()
+    assert "cannot be opened. Its folder must be there, and belong" in await bot.startup_error()
     assert await bot.wait() == 1
     assert path.read_bytes() == before
 
