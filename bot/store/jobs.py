@@ -17,6 +17,7 @@ from bot.model import (
     ApprovalPolicy,
     Attempt,
     Delivery,
+    Durations,
     Failure,
     Job,
     Request,
@@ -50,6 +51,7 @@ from bot.store.database import (
     Transaction,
     Value,
     optional_ms,
+    optional_span_ms,
     run_until_stored,
     span_ms,
     to_ms,
@@ -80,7 +82,6 @@ from bot.store.due import (
 from bot.store.history import (
     SAME,
     AlreadyRequested,
-    KnownDurations,
     TypicalDurations,
     Viewer,
     script_band,
@@ -517,7 +518,7 @@ class _Answer:
 
     result: "Submitted | _NotStored"
     limits: LimitsInForce
-    durations: KnownDurations | None = None
+    durations: Durations | None = None
     used_before: Row | None = None
     """The ``USED_COLUMNS`` before it was counted."""
 
@@ -745,7 +746,6 @@ class Jobs(DueRows):
 
         known = self._limits.known
         script = request.params.get("script")
-        durations = self.durations.known(request.kind, script)
         values: dict[str, Value] = {
             "key": request.key,
             "retry_of": request.retry_of,
@@ -774,8 +774,7 @@ class Jobs(DueRows):
             open_jobs = form["open_jobs"]
             if reached := reached_limit(limits.limits, form, now, open_jobs=open_jobs):
                 return _Answer(reached, limits)
-            usual = durations or self.durations.read(tx, request.kind, script_band(script))
-            typical, slow = usual.as_stored
+            usual = self.durations.find(tx, request.kind, script)
             count(tx, request, self._trainings, day_of(now), to_ms(now))
             job = Job(
                 id=new_id,
@@ -787,8 +786,8 @@ class Jobs(DueRows):
                 created_at=now,
                 state=State.WAITING_FOR_APPROVAL if asked else State.QUEUED,
                 due_at=due_at,
-                typical_duration=usual.durations.typical if usual.durations else None,
-                slow_after=usual.durations.slow if usual.durations else None,
+                typical_duration=usual.typical if usual else None,
+                slow_after=usual.slow if usual else None,
                 retry_of=retried["id"] if retried is not None else None,
                 approval=Approval(asked, until) if asked else None,
                 owner=owner,
@@ -809,8 +808,8 @@ class Jobs(DueRows):
                 due_at=to_ms(due_at),
                 wait_ms=wait_ms(to_ms(now), due_at),
                 turn_at=next_turn(form["last_turn"], now),
-                typical_ms=typical,
-                slow_ms=slow,
+                typical_ms=optional_span_ms(job.typical_duration),
+                slow_ms=optional_span_ms(job.slow_after),
                 script_band=script_band(script),
                 retry_of=job.retry_of,
                 fingerprint=request.fingerprint,
@@ -834,9 +833,8 @@ class Jobs(DueRows):
 
         answer = await self._database.run(work, serial=True)
         self._limits.learn(answer.limits)
-        if answer.durations is not None:
-            self.durations.learn(request.kind, script, answer.durations)
         if answer.used_before is not None:
+            self.durations.learn(request.kind, script, answer.durations)
             self._limits.learn_count(request.user, now, answer.used_before)
         return _stored(answer.result)
 

@@ -317,11 +317,11 @@ class Replicas:
         Returns:
             Whether it was removed: False if it is not theirs, or was removed before.
         """
-
-        def work(tx: Transaction, revision: int) -> bool:
-            return remove(tx, replica_id, user, revision, to_ms(now), is_admin=is_admin)
-
-        return await self._change(work)
+        return await self._change(
+            lambda tx, revision: remove(
+                tx, replica_id, user, revision, to_ms(now), is_admin=is_admin
+            )
+        )
 
     async def edit(
         self,
@@ -413,12 +413,11 @@ class Replicas:
 
     async def claim_list(self, kind: str, now: datetime, interval: timedelta) -> bool:
         """Return whether this process is to ask for the list of a kind now; none other does."""
-
-        def work(tx: Transaction) -> bool:
-            values = {"now": to_ms(now), "next": to_ms(now + interval)}
-            return tx.one(_CLAIM_LIST, kind=kind, **values) is not None
-
-        return await self._database.run(work, durable=False)
+        next_at = to_ms(now + interval)
+        claimed = await self._database.run(
+            lambda tx: tx.one(_CLAIM_LIST, kind=kind, now=to_ms(now), next=next_at), durable=False
+        )
+        return claimed is not None
 
     async def learn_listed(
         self, listed: Sequence[Snapshot], now: datetime, *, complete: bool
