@@ -848,8 +848,9 @@ def add_card(tx: Transaction, job: Job, delay: timedelta) -> None:
 
 def add_reply(tx: Transaction, job: Job, now: int) -> None:
     """Owe the closing reply of a job, whose row is locked."""
-    at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
-    for reply in tx.all(_ADD_REPLY, job_id=job.id, **at):
+    for reply in tx.all(
+        _ADD_REPLY, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now
+    ):
         tell(tx, Topic.DELIVERIES, reply["due_at"], now)
 
 

@@ -655,19 +655,20 @@ class Jobs(DueRows):
         Returns:
             The jobs. Of a sort of which none may be claimed, none counts as due.
         """
-        most = limit if creates is None else min(creates, limit)
 
         def work(tx: Transaction) -> Claimed[Job]:
-            values: dict[str, Value] = {
-                "down": list(down),
-                "stale": to_ms(now - self._timings.max_wait),
-                "late": to_ms(now - self._timings.lease),
-                "limit": limit,
-                "creates": most,
-                "others": limit if others is None else others,
-                "held": list(held),
-            }
-            rows = DUE.claim(tx, now, self._timings, **values)
+            rows = DUE.claim(
+                tx,
+                now,
+                self._timings,
+                down=list(down),
+                stale=to_ms(now - self._timings.max_wait),
+                late=to_ms(now - self._timings.lease),
+                limit=limit,
+                creates=limit if creates is None else min(creates, limit),
+                others=limit if others is None else others,
+                held=list(held),
+            )
             found = self._unreadable.read_or_set_aside(tx, job_from, sorted(rows, key=_turn))
             next_due = due_at_of(
                 tx.one(
@@ -682,8 +683,7 @@ class Jobs(DueRows):
             if limit and not rows and next_due is not None and next_due <= now:
                 # Other transactions have locked what is due.
                 next_due = now + self._timings.claim_interval
-            claimed = [replace(job, visible_before=job.visible) for job in found]
-            return Claimed(claimed, next_due)
+            return Claimed([replace(job, visible_before=job.visible) for job in found], next_due)
 
         return await self._database.run(work, durable=False)
 
@@ -771,8 +771,7 @@ class Jobs(DueRows):
             asked = (owner,) if asks_owner and owner is not None else approvers
             due_at = min(until, now + self._timings.max_wait) if asked else now
             # Nothing is refused after this.
-            open_jobs = form["open_jobs"]
-            if reached := reached_limit(limits.limits, form, now, open_jobs=open_jobs):
+            if reached := reached_limit(limits.limits, form, now, open_jobs=form["open_jobs"]):
                 return _Answer(reached, limits)
             usual = self.durations.find(tx, request.kind, script)
             count(tx, request, self._trainings, day_of(now), to_ms(now))
@@ -931,12 +930,12 @@ class Jobs(DueRows):
             if job is None:
                 return False
             at = to_ms(now)
-            [last] = tx.all(_LAST_TURN, user=job.user)
-            turn_at = next_turn(last["turn_at"], now)
             self._settle(tx, job, Settlement.APPROVED, user, now=at)
             if job.asks_owner and self._needs_approvers(job, user):
                 self._wait(tx, job, self.approvals.asked(job.user), now, asks_owner=False)
             else:
+                [last] = tx.all(_LAST_TURN, user=job.user)
+                turn_at = next_turn(last["turn_at"], now)
                 tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
             edit_card(tx, job_id, job.user, at)
             tx.notify(Topic.JOBS)
@@ -1606,14 +1605,13 @@ def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool
 
 def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: Timings) -> None:
     """Make jobs due at once, or a moment after their last read if that was just now."""
-    woken = tx.all(
+    for row in tx.all(
         _WAKE,
         ids=list(job_ids),
         now=to_ms(now),
         spaced=to_ms(now - timings.callback_spacing),
         spacing=span_ms(timings.callback_spacing),
-    )
-    for row in woken:
+    ):
         tell(tx, Topic.JOBS, row["due_at"], to_ms(now))
 
 

@@ -689,6 +689,5 @@ def _differs(row: Row, listed: Snapshot) -> bool:
 
 def _is_gone(row: Row, listed_ids: set[str], now: datetime) -> bool:
     """Return whether only a list had a replica, and none has had it for long."""
-    if row["listed_at"] is None or row["id"] in listed_ids:
-        return False
-    return bool(row["listed_at"] < to_ms(now - _KEPT_FOR))
+    is_listed = row["listed_at"] is None or row["id"] in listed_ids
+    return not is_listed and bool(row["listed_at"] < to_ms(now - _KEPT_FOR))
