@@ -7,15 +7,15 @@ from bot.model import Attempt, Job, spoken_time
 from bot.store.database import (
     Query,
     Row,
-    RowUnreadable,
     Transaction,
     from_ms,
     optional_moment,
     span_ms,
 )
-from bot.store.due import number, optional_text, read_each, reading, text
+from bot.store.due import number, optional_text, reading, text
 
-_CHARGED: Final = (None, "created", "uncertain")
+CHARGED: Final = (None, "created", "uncertain")
+"""The outcomes of attempts that may have cost money."""
 _ADD: Final = Query(
     """
     INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, spoken_ms)
@@ -23,7 +23,6 @@ _ADD: Final = Query(
     """
 )
 _GET: Final = Query("SELECT * FROM attempts WHERE id = :id")
-_OF_TOKEN: Final = Query("SELECT id, job_id FROM attempts WHERE token_hash = :token_hash")
 # "kind" is part of an expression, since SQLite would rather read all of a kind from the index of
 # UNIQUE (kind, remote_id) than the one id from the index that is made for this.
 NO_OTHER_HAS_IT: Final = """NOT EXISTS (
@@ -31,31 +30,43 @@ NO_OTHER_HAS_IT: Final = """NOT EXISTS (
         WHERE lower(remote_id) = lower(:remote_id) AND remote_id IS NOT NULL
             AND kind || '' = :kind AND id <> :attempt_id
     )"""
-_IS_FREE: Final = Query(f"SELECT 1 AS one WHERE {NO_OTHER_HAS_IT}")
-_OTHER_NAMED_BY_CALLBACK: Final = Query(
-    """
+# The candidate was read meanwhile: another one may have taken its place. What a callback named for
+# another attempt is not given to a person.
+_CAN_ADOPT: Final = Query(
+    f"""
     SELECT id FROM attempts
-    WHERE lower(candidate_id) = lower(:remote_id) AND candidate_id IS NOT NULL
-        AND kind || '' = :kind AND user_supplied = 0 AND remote_id IS NULL AND id <> :id
-    """
+    WHERE id = :attempt_id AND candidate_id = :remote_id AND {NO_OTHER_HAS_IT}
+        AND (:user_supplied = 0 OR NOT EXISTS (
+            SELECT 1 FROM attempts
+            WHERE lower(candidate_id) = lower(:remote_id) AND candidate_id IS NOT NULL
+                AND kind || '' = :kind AND user_supplied = 0 AND remote_id IS NULL
+                AND id <> :attempt_id
+        ))
+    """  # noqa: S608 - our own text
 )
-_BIND: Final = Query(
+# What an attempt has made.
+BIND: Final = Query(
     """
     UPDATE attempts SET outcome = 'created', remote_id = :remote_id, candidate_id = NULL
     WHERE id = :id
     """
 )
-_CANDIDATES: Final = Query(
+# The attempts of a job that have a candidate id.
+CANDIDATES: Final = Query(
     """
     SELECT * FROM attempts
     WHERE job_id = :job_id AND remote_id IS NULL AND candidate_id IS NOT NULL ORDER BY id
     """
 )
-_SET_CANDIDATE: Final = Query(
-    "UPDATE attempts SET candidate_id = :remote_id, named_at = :now WHERE id = :id"
+# An id that the attempt's own create call returned, after its job was claimed again.
+SET_CANDIDATE: Final = Query(
+    f"""
+    UPDATE attempts SET candidate_id = :remote_id, named_at = :now
+    WHERE id = :attempt_id AND {NO_OTHER_HAS_IT} RETURNING id
+    """  # noqa: S608 - likewise
 )
-# Where a person has named the same id, it stays theirs.
-_SET_NAMED_BY_CALLBACK: Final = Query(
+# An id that a callback named. Where a person has named the same, it stays theirs.
+SET_CANDIDATE_OF_CALLBACK: Final = Query(
     """
     UPDATE attempts SET candidate_id = :remote_id,
         user_supplied = CASE WHEN candidate_id = :remote_id THEN user_supplied ELSE 0 END,
@@ -64,9 +75,9 @@ _SET_NAMED_BY_CALLBACK: Final = Query(
     WHERE id = :id
     """
 )
-# A callback has the attempt's own token: what it named is not replaced before it is checked, or
-# could have been.
-_SET_NAMED_BY_PERSON: Final = Query(
+# An id that a person gave, at the last attempt without one. A callback has the attempt's own token:
+# what it named is not replaced before it is checked, or could have been.
+SET_CANDIDATE_OF_PERSON: Final = Query(
     """
     UPDATE attempts SET candidate_id = :remote_id, user_supplied = 1, named_by = :user,
         named_at = CASE WHEN candidate_id = :remote_id THEN named_at ELSE :now END
@@ -76,10 +87,12 @@ _SET_NAMED_BY_PERSON: Final = Query(
     RETURNING id
     """
 )
-_DROP_CANDIDATE: Final = Query(
+# Unless another one has taken its place.
+DROP_CANDIDATE: Final = Query(
     "UPDATE attempts SET candidate_id = NULL WHERE id = :id AND candidate_id = :remote_id"
 )
-_CLOSE: Final = Query(
+# How the create call of a job went that is under way or was interrupted.
+CLOSE: Final = Query(
     "UPDATE attempts SET outcome = :outcome WHERE job_id = :job_id AND outcome IS NULL"
 )
 
@@ -116,84 +129,16 @@ def get_attempt(tx: Transaction, attempt_id: int) -> Row:
     return row
 
 
-def is_charged(attempt: Row) -> bool:
-    """Return whether an attempt may have cost money."""
-    return attempt["outcome"] in _CHARGED
-
-
-def find_attempt(tx: Transaction, token_hash: str) -> Row | None:
-    """Return ``id`` and ``job_id`` of the attempt that a callback's token belongs to."""
-    return tx.one(_OF_TOKEN, token_hash=token_hash)
-
-
-def is_free(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
-    """Return whether no attempt but this one has made ``remote_id``, in whatever case."""
-    return tx.one(_IS_FREE, kind=kind, remote_id=remote_id, attempt_id=attempt_id) is not None
-
-
 def can_adopt(tx: Transaction, kind: str, attempt: Attempt) -> bool:
-    """Return whether an attempt may be bound to its candidate id, which was read meanwhile.
-
-    Not if another one has taken the candidate's place, or another attempt has the id. What a
-    callback named for another attempt is not given to a person.
-    """
-    candidate_id = attempt.candidate_id or ""
-    if get_attempt(tx, attempt.id)["candidate_id"] != candidate_id:
-        return False
-    if not is_free(tx, kind, candidate_id, attempt.id):
-        return False
-    named = tx.one(_OTHER_NAMED_BY_CALLBACK, kind=kind, remote_id=candidate_id, id=attempt.id)
-    return named is None or not attempt.user_supplied
-
-
-def bind(tx: Transaction, attempt_id: int, remote_id: str) -> None:
-    """Store what an attempt has made."""
-    tx.all(_BIND, id=attempt_id, remote_id=remote_id)
-
-
-def close_attempts(tx: Transaction, job_id: str, outcome: str) -> None:
-    """Store how the job's create call went, if it is under way or was interrupted."""
-    tx.all(_CLOSE, job_id=job_id, outcome=outcome)
-
-
-def list_candidates(tx: Transaction, job_id: str) -> tuple[list[Attempt], list[RowUnreadable]]:
-    """Return the job's attempts that have a candidate id, and those that cannot be read."""
-    return read_each(attempt_from, tx.all(_CANDIDATES, job_id=job_id))
-
-
-def set_candidate(tx: Transaction, attempt_id: int, remote_id: str, now: int) -> None:
-    """Store an id that the attempt's own create call returned, after its job was claimed again."""
-    tx.all(_SET_CANDIDATE, id=attempt_id, remote_id=remote_id, now=now)
-
-
-def set_candidate_of_callback(tx: Transaction, attempt_id: int, remote_id: str, now: int) -> None:
-    """Store an id that a callback with the attempt's token named."""
-    tx.all(_SET_NAMED_BY_CALLBACK, id=attempt_id, remote_id=remote_id, now=now)
-
-
-def set_candidate_of_person(
-    tx: Transaction, job_id: str, remote_id: str, *, user: str, now: int, unread_since: int
-) -> bool:
-    """Store an id that a person, ``user``, gave, at the job's last attempt without one.
-
-    Returns:
-        Whether it was stored: not while another one is unchecked that a callback named, unless it
-        was named before ``unread_since``.
-    """
-    stored = tx.one(
-        _SET_NAMED_BY_PERSON,
-        job_id=job_id,
-        remote_id=remote_id,
-        user=user,
-        now=now,
-        unread_since=unread_since,
+    """Return whether an attempt may be bound to its candidate id; its job's row is locked."""
+    found = tx.one(
+        _CAN_ADOPT,
+        attempt_id=attempt.id,
+        remote_id=attempt.candidate_id,
+        kind=kind,
+        user_supplied=int(attempt.user_supplied),
     )
-    return stored is not None
-
-
-def drop_candidate(tx: Transaction, attempt: Attempt) -> None:
-    """Remove a candidate, unless another one has taken its place."""
-    tx.all(_DROP_CANDIDATE, id=attempt.id, remote_id=attempt.candidate_id)
+    return found is not None
 
 
 def attempt_from(row: Row) -> Attempt:

@@ -471,3 +471,8 @@ def wait_ms(now: int, due_at: datetime | None) -> int:
 def span_ms(duration: timedelta) -> int:
     """Return a duration as it is stored: milliseconds."""
     return round(duration.total_seconds() * 1000)
+
+
+def optional_span_ms(duration: timedelta | None) -> int | None:
+    """Return a duration as it is stored, if there is one."""
+    return None if duration is None else span_ms(duration)

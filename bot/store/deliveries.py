@@ -31,7 +31,6 @@ from bot.store.due import (
     due_at_of,
     number,
     optional_text,
-    read_each,
     reading,
     set_aside,
     soonest,
@@ -156,7 +155,6 @@ _HASTEN: Final = Query(
     WHERE id IN (SELECT id FROM delayed) RETURNING id
     """
 )
-_MAX_WOKEN: Final = 500
 _WINDOW: Final = 100
 """Rows of each role among which a claim chooses: those that are due first."""
 _SAMPLE: Final = 10
@@ -311,10 +309,14 @@ _EDIT_MESSAGES: Final = Query(
         AND (role = 'card' AND state <> 'undeliverable' OR role = 'reply' AND state = 'posted')
     """
 )
-_MAY_BE_KEPT: Final = Query(
+# While it is known where each message of the job is, and none is there.
+_KEPT_CARD: Final = Query(
     """
-    SELECT 1 FROM deliveries
-    WHERE job_id = :job_id AND (ts = :ts OR state IN ('sending', 'uncertain'))
+    SELECT * FROM deliveries
+    WHERE job_id = :job_id AND role = 'card' AND state = 'posted' AND NOT EXISTS (
+        SELECT 1 FROM deliveries
+        WHERE job_id = :job_id AND (ts = :ts OR state IN ('sending', 'uncertain'))
+    )
     """
 )
 _OTHER_AT: Final = Query(
@@ -457,7 +459,7 @@ class Deliveries(DueRows):
             limited: the rate limits, each with the time of its next call.
         """
 
-        def work(tx: Transaction) -> tuple[Claimed[Outgoing], list[RowUnreadable]]:
+        def work(tx: Transaction) -> Claimed[Outgoing]:
             left_out, passed_over = {each.id for each in held}, False
             while True:
                 choice = _Choice(now, limit, held, limited)
@@ -482,31 +484,69 @@ class Deliveries(DueRows):
                 )
             if passed_over:  # who has them may change nothing, and then tells nobody
                 choice.left.append(now + self._timings.claim_interval)
-            outgoing, unreadable = _with_jobs_and_cards(tx, claimed)
-            return Claimed(outgoing, soonest(choice.left), full=choice.full), unreadable
+            outgoing = self._with_jobs_and_cards(tx, claimed)
+            return Claimed(outgoing, soonest(choice.left), full=choice.full)
 
-        outgoing, unreadable = await self._database.run(work, durable=False)
-        self._unreadable.report(unreadable)
+        return await self._database.run(work, durable=False)
+
+    def _with_jobs_and_cards(self, tx: Transaction, rows: Sequence[Row]) -> list[Outgoing]:
+        """Return the deliveries of claimed rows; set those aside that cannot be written."""
+        if not rows:
+            return []
+        claimed = self._unreadable.read_or_set_aside(tx, delivery_from, rows)
+        jobs = self._jobs(tx, {each.job_id for each in claimed})
+        cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
+        if missing := jobs.keys() - cards.keys():
+            found = tx.all(_CARDS, job_ids=[*missing])
+            read = self._unreadable.read_each(delivery_from, found)
+            cards |= {card.job_id: card for card in read}
+        failed = [job.id for job in jobs.values() if job.state is State.FAILED]
+        found = tx.all(_RETRIES, job_ids=failed) if failed else []
+        retry_of = dict(
+            self._unreadable.read_each(lambda row: (row["retry_of"], delivery_from(row)), found)
+        )
+        listed = self._listed_in(tx, [each.id for each in claimed if each.role is Role.QUESTION])
+        outgoing = []
+        for each in claimed:
+            if each.job_id in jobs and each.job_id in cards:
+                job, card = jobs[each.job_id], cards[each.job_id]
+                retry = retry_of.get(job.id)
+                outgoing.append(Outgoing(each, job, card, retry, listed=listed.get(each.id, ())))
+            else:
+                set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
+        # In the order of their claim: a post notifies a person, who waits most for the last one.
+        outgoing.sort(
+            key=lambda each: (
+                each.delivery.state is DeliveryState.POSTED,
+                each.delivery.role is Role.CARD or each.delivery.role.is_file,
+            )
+        )
         return outgoing
+
+    def _listed_in(self, tx: Transaction, leading: Sequence[int]) -> dict[int, list[Asked]]:
+        """Return the further questions that messages list, by the id of the leading one."""
+        listed: dict[int, list[Asked]] = {}
+        rows = tx.all(_LISTED, ids=leading) if leading else ()
+        questions = self._unreadable.read_each(
+            lambda row: (row["listed_in"], delivery_from(row)), rows
+        )
+        # A row that changes what a message says is locked together with that message's.
+        jobs = self._jobs(tx, {each.job_id for _, each in questions})
+        for leading_id, each in questions:
+            if each.job_id in jobs:
+                listed.setdefault(leading_id, []).append((each, jobs[each.job_id]))
+        return listed
+
+    def _jobs(self, tx: Transaction, ids: Collection[str]) -> dict[str, Job]:
+        rows = tx.all(_JOBS, ids=[*ids]) if ids else ()
+        return {job.id: job for job in self._unreadable.read_each(job_from, rows)}
 
     async def hasten(self, now: datetime, held_for: timedelta) -> int:
         """Make deliveries due whose call failed: Slack answers again.
 
         Each is due when ``held_for`` has passed since then. Returns the number of deliveries.
         """
-
-        def work(tx: Transaction) -> int:
-            hastened = tx.all(
-                _HASTEN,
-                now=to_ms(now),
-                held_for=round(held_for / timedelta(milliseconds=1)),
-                limit=_MAX_WOKEN,
-            )
-            if hastened:
-                tx.notify(Topic.DELIVERIES)
-            return len(hastened)
-
-        return await self._database.run(work, durable=False)
+        return await self._make_due(_HASTEN, now=to_ms(now), held_for=span_ms(held_for))
 
     async def hold_edits(self, until: datetime) -> None:
         """Leave the messages that are to be edited alone until then.
@@ -530,14 +570,10 @@ class Deliveries(DueRows):
 
         None too while it is not known where each of them is.
         """
-
-        def work(tx: Transaction) -> Delivery | None:
-            if tx.one(_MAY_BE_KEPT, job_id=job.id, ts=ts) is not None:
-                return None
-            card = delivery_from(tx.all(_CARDS, job_ids=[job.id])[0])
-            return card if card.state is DeliveryState.POSTED else None
-
-        return await self._database.run(work, durable=False)
+        row = await self._database.run(
+            lambda tx: tx.one(_KEPT_CARD, job_id=job.id, ts=ts), durable=False
+        )
+        return delivery_from(row) if row else None
 
     async def is_other(self, delivery: Delivery, ts: str) -> bool:
         """Return whether the message at ``ts`` is another one of the same job."""
@@ -794,65 +830,6 @@ def _of_others(
     return [*found.values()]
 
 
-def _with_jobs_and_cards(
-    tx: Transaction, rows: Sequence[Row]
-) -> tuple[list[Outgoing], list[RowUnreadable]]:
-    """Return the deliveries of claimed rows; set those aside that cannot be written."""
-    if not rows:
-        return [], []
-    claimed, unreadable = read_each(delivery_from, rows)
-    set_aside(tx, unreadable)
-    found, errors = read_each(job_from, tx.all(_JOBS, ids=[*{each.job_id for each in claimed}]))
-    unreadable += errors
-    jobs = {job.id: job for job in found}
-    cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
-    if missing := jobs.keys() - cards.keys():
-        read, errors = read_each(delivery_from, tx.all(_CARDS, job_ids=[*missing]))
-        unreadable += errors
-        cards |= {card.job_id: card for card in read}
-    failed = [job.id for job in found if job.state is State.FAILED]
-    rows = tx.all(_RETRIES, job_ids=failed) if failed else []
-    retries, errors = read_each(lambda row: (row["retry_of"], delivery_from(row)), rows)
-    unreadable += errors
-    retry_of = dict(retries)
-    listed, errors = _listed_in(tx, [each.id for each in claimed if each.role is Role.QUESTION])
-    unreadable += errors
-    outgoing = []
-    for each in claimed:
-        if each.job_id in jobs and each.job_id in cards:
-            job, card = jobs[each.job_id], cards[each.job_id]
-            retry = retry_of.get(job.id)
-            outgoing.append(Outgoing(each, job, card, retry, listed=listed.get(each.id, ())))
-        else:
-            set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
-    # In the order of their claim: a post notifies a person, and the last one is waited for most.
-    outgoing.sort(
-        key=lambda each: (
-            each.delivery.state is DeliveryState.POSTED,
-            each.delivery.role is Role.CARD or each.delivery.role.is_file,
-        )
-    )
-    return outgoing, unreadable
-
-
-def _listed_in(
-    tx: Transaction, leading: Sequence[int]
-) -> tuple[dict[int, list[Asked]], list[RowUnreadable]]:
-    """Return the further questions that messages list, by the id of the leading one."""
-    listed: dict[int, list[Asked]] = {}
-    rows = tx.all(_LISTED, ids=leading) if leading else ()
-    if not rows:
-        return listed, []
-    questions, unreadable = read_each(lambda row: (row["listed_in"], delivery_from(row)), rows)
-    # A row that changes what a message says is locked together with that message's.
-    found, errors = read_each(job_from, tx.all(_JOBS, ids=[each.job_id for _, each in questions]))
-    jobs = {job.id: job for job in found}
-    for leading_id, each in questions:
-        if each.job_id in jobs:
-            listed.setdefault(leading_id, []).append((each, jobs[each.job_id]))
-    return listed, unreadable + errors
-
-
 def add_card(tx: Transaction, job: Job, delay: timedelta) -> None:
     """Owe the card of a new job, after a delay or as soon as the job changes."""
     now, wait_ms = to_ms(job.created_at), span_ms(delay)
@@ -871,8 +848,9 @@ def add_card(tx: Transaction, job: Job, delay: timedelta) -> None:
 
 def add_reply(tx: Transaction, job: Job, now: int) -> None:
     """Owe the closing reply of a job, whose row is locked."""
-    at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
-    for reply in tx.all(_ADD_REPLY, job_id=job.id, **at):
+    for reply in tx.all(
+        _ADD_REPLY, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now
+    ):
         tell(tx, Topic.DELIVERIES, reply["due_at"], now)
 
 

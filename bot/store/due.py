@@ -88,7 +88,9 @@ class DueTable:
             WHERE id IN (SELECT id FROM due) RETURNING *
             """  # noqa: S608 - the names are ours
         )
-        self._wake_far_future: Final = Query(
+        # The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
+        # from now.
+        self.wake_far_future: Final = Query(
             f"""
             WITH far AS (
                 SELECT {name}.id FROM {_WITH_JOBS[name]}
@@ -112,24 +114,6 @@ class DueTable:
         step = _MIN_STEP + secrets.randbelow(_MAX_STEP)
         return tx.all(self._claim, step=step, **times, **values)
 
-    def wake_far_future(self, tx: Transaction, now: datetime, timings: Timings) -> int:
-        """Make rows due that have longer to wait than they were to, or than any wait lasts.
-
-        The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
-        from now. Returns the number of rows; more may be left for the next call.
-        """
-        found = tx.all(
-            self._wake_far_future,
-            now=to_ms(now),
-            lease_end=to_ms(now + timings.lease),
-            latest=to_ms(now + timings.lease),
-            far=to_ms(now + timings.max_wait + timings.lease),
-            limit=_MAX_WOKEN,
-        )
-        if found:
-            tx.notify(self.topic)
-        return len(found)
-
 
 class DueRows:
     """A table with due rows as its worker uses it.
@@ -148,10 +132,29 @@ class DueRows:
         self.due = database.event(table.topic)
 
     async def wake_far_future(self, now: datetime) -> int:
-        """Wake what the clock that was set back keeps from work; see ``DueTable``."""
-        return await self._database.run(
-            lambda tx: self._table.wake_far_future(tx, now, self._timings), durable=False
+        """Make rows due that have longer to wait than they were to, or than any wait lasts.
+
+        Returns the number of rows; more may be left for the next call.
+        """
+        lease_end = to_ms(now + self._timings.lease)
+        return await self._make_due(
+            self._table.wake_far_future,
+            now=to_ms(now),
+            lease_end=lease_end,
+            latest=lease_end,
+            far=to_ms(now + self._timings.max_wait + self._timings.lease),
         )
+
+    async def _make_due(self, query: Query, **values: Value) -> int:
+        """Run a statement that makes at most ``:limit`` rows due; return how many it did."""
+
+        def work(tx: Transaction) -> int:
+            found = tx.all(query, limit=_MAX_WOKEN, **values)
+            if found:
+                tx.notify(self._table.topic)
+            return len(found)
+
+        return await self._database.run(work, durable=False)
 
     async def void_leases(self) -> None:
         """End all leases. Only for a process that knows that no other one works on them."""
@@ -201,13 +204,31 @@ _TRY_AGAIN: Final = (
 
 
 class UnreadableRows:
-    """Logs each row that cannot be read once, and nothing of what is in it."""
+    """Logs each row that cannot be read once, and nothing of what is in it.
+
+    A work may do so, although it may be run again, and although it may store nothing.
+    """
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
 
+    def read_each(self, read: Callable[[Row], _T], rows: Iterable[Row]) -> list[_T]:
+        """Return the values of those rows that can be read; log the others."""
+        values, errors = read_each(read, rows)
+        self.report(errors)
+        return values
+
+    def read_or_set_aside(
+        self, tx: Transaction, read: Callable[[Row], _T], rows: Iterable[Row]
+    ) -> list[_T]:
+        """Do the same with claimed rows; no worker claims the others until the next start."""
+        values, errors = read_each(read, rows)
+        set_aside(tx, errors)
+        self.report(errors)
+        return values
+
     def report(self, errors: Iterable[RowUnreadable]) -> None:
-        """Log those that were not logged before; only after the work that found them."""
+        """Log those that were not logged before."""
         for error in errors:
             if str(error) not in self._logged:
                 self._logged.add(str(error))

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from bot.model import Durations, Job
-from bot.store.database import Database, Query, Topic, Transaction, span_ms
+from bot.store.database import Database, Query, Topic, Transaction
 
 _MAX_JOBS: Final = 100
 """The recent jobs that count."""
@@ -40,27 +40,15 @@ def script_band(script: str | None) -> int | None:
     return None if script is None else (len(script) // _SHORT).bit_length()
 
 
-@dataclass(frozen=True, slots=True)
-class KnownDurations:
-    """What recent jobs took; None if there are none."""
-
-    durations: Durations | None
-
-    @property
-    def as_stored(self) -> tuple[int | None, int | None]:
-        """The typical and the slow duration in milliseconds."""
-        if self.durations is None:
-            return None, None
-        slow = self.durations.slow
-        return span_ms(self.durations.typical), None if slow is None else span_ms(slow)
-
-
 class TypicalDurations:
-    """How long recent jobs took with scripts as long, in memory for what was asked for once."""
+    """How long recent jobs took with scripts as long, in memory for what was asked for once.
+
+    They are None where there are no such jobs.
+    """
 
     def __init__(self, database: Database) -> None:
         self._changed = database.event(Topic.MEMORY)
-        self._known: dict[tuple[str, int | None], KnownDurations] = {}
+        self._known: dict[tuple[str, int | None], Durations | None] = {}
         self._asked = set[tuple[str, int | None]]()
 
     def follow(self, kinds: Iterable[str]) -> None:
@@ -73,31 +61,30 @@ class TypicalDurations:
         ``script`` is None for a kind without one, and before there is one. The first time that a
         length is asked for, the answer is that of all lengths.
         """
-        known = self.known(kind, script)
-        if known is None:
-            self._asked.add((kind, script_band(script)))
+        of_length: tuple[str, int | None] = (kind, script_band(script))
+        if of_length not in self._known:
+            self._asked.add(of_length)
             self._changed.set()  # it is read soon
-            known = self.known(kind, None)
-        return None if known is None else known.durations
+            of_length = (kind, None)
+        return self._known.get(of_length)
 
-    def known(self, kind: str, script: str | None) -> KnownDurations | None:
-        """Return what is in memory for a script as long as this."""
-        return self._known.get((kind, script_band(script)))
+    def find(self, tx: Transaction, kind: str, script: str | None) -> Durations | None:
+        """Return the same, read in a transaction if it is not in memory.
 
-    @staticmethod
-    def read(tx: Transaction, kind: str, band: int | None) -> KnownDurations:
-        """Return the same, read in a transaction: works that are committed together share it."""
-        return tx.once(
-            (_RECENT, kind, band), lambda: KnownDurations(_recent_durations(tx, kind, band))
-        )
+        Works that are committed together share it.
+        """
+        of_length = kind, script_band(script)
+        if of_length in self._known:
+            return self._known[of_length]
+        return tx.once((_RECENT, *of_length), lambda: _recent_durations(tx, *of_length))
 
-    def learn(self, kind: str, script: str | None, known: KnownDurations) -> None:
-        """Keep what was read in a transaction that is committed."""
-        self._known[kind, script_band(script)] = known
+    def learn(self, kind: str, script: str | None, durations: Durations | None) -> None:
+        """Keep what was found in a transaction that is committed."""
+        self._known[kind, script_band(script)] = durations
 
     def refresh(self, tx: Transaction, _now: datetime) -> Callable[[], None]:
         """Read those again that were asked for; see ``Memory``."""
-        found = {each: self.read(tx, *each) for each in self._asked | self._known.keys()}
+        found = {each: _recent_durations(tx, *each) for each in self._asked | self._known.keys()}
         return lambda: self._known.update(found)
 
 

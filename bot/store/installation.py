@@ -7,7 +7,7 @@ from typing import Final
 
 from bot.model import Installation, State
 from bot.store.database import Database, Query, Row, Transaction, from_ms, to_ms
-from bot.store.due import UnreadableRows, optional_text, read_each, reading, text
+from bot.store.due import UnreadableRows, optional_text, reading, text
 
 _GET: Final = Query("SELECT id, team_id, enterprise_id, app_id FROM installation")
 _SAVE: Final = Query(
@@ -66,9 +66,8 @@ class Installations:
 
     def _get(self, tx: Transaction) -> Installation | None:
         """Return the installation; None if there is none, or if it is damaged: Slack knows it."""
-        installations, errors = read_each(installation_from, tx.all(_GET))
-        self._unreadable.report(errors)
-        return installations[0] if installations else None
+        found = self._unreadable.read_each(installation_from, tx.all(_GET))
+        return found[0] if found else None
 
 
 def installation_from(row: Row) -> Installation:
@@ -125,18 +124,13 @@ _DUE: Final = {
     table: Query(f"SELECT count(*) AS number FROM {table} WHERE due_at <= :now")  # noqa: S608 - ours
     for table in _TABLES
 }
-# A job that waits for the end of an outage of the service is not late.
+# A job that waits for the end of an outage of the service is not late. What a start has made due at
+# once has no time of its own.
 _LATE: Final = {"jobs": " AND (held_by IS NULL OR held_by <> 'service_down')", "deliveries": ""}
 _OLDEST: Final = {
     table: Query(
         f"SELECT due_at FROM {table} WHERE due_at > 0 AND due_at <= :now"  # noqa: S608 - ours
         f"{_LATE[table]} ORDER BY due_at LIMIT 1"
-    )
-    for table in _TABLES
-}
-_AT_ONCE: Final = {
-    table: Query(
-        f"SELECT due_at FROM {table} WHERE due_at <= 0 ORDER BY due_at LIMIT 1"  # noqa: S608 - ours
     )
     for table in _TABLES
 }
@@ -156,48 +150,27 @@ class Figures:
 
 
 class Backlog:
-    """What waits in the tables of jobs and deliveries.
-
-    What is due at once has no time of its own: it counts as due since this was first asked for.
-    """
+    """What waits in the tables of jobs and deliveries."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._started_at: datetime | None = None
         self._figures: Figures | None = None
-
-    async def oldest_due(self, now: datetime) -> Mapping[str, timedelta]:
-        """Return for how long the oldest row of each table is due that nobody has claimed."""
-        since = self._asked_since(now)
-        return await self._database.run(lambda tx: _oldest(tx, now, since), durable=False)
 
     async def figures(self, now: datetime) -> Figures:
         """Return what waits, as it was at most five seconds ago."""
         known = self._figures
         if known is None or not timedelta(0) <= now - known.at < _MAX_AGE:
-            since = self._asked_since(now)
-            known = await self._database.run(lambda tx: _count(tx, now, since), durable=False)
+            known = await self._database.run(lambda tx: _count(tx, now), durable=False)
             self._figures = known
         return known
 
-    def _asked_since(self, now: datetime) -> datetime:
-        self._started_at = min(self._started_at or now, now)
-        return self._started_at
 
-
-def _count(tx: Transaction, now: datetime, since: datetime) -> Figures:
+def _count(tx: Transaction, now: datetime) -> Figures:
     jobs = {(row["kind"], row["state"]): row["number"] for row in tx.all(_JOBS, open=_OPEN)}
     due = {table: tx.all(query, now=to_ms(now))[0]["number"] for table, query in _DUE.items()}
-    return Figures(now, jobs, due, _oldest(tx, now, since))
-
-
-def _oldest(tx: Transaction, now: datetime, since: datetime) -> Mapping[str, timedelta]:
-    """Return for how long the oldest rows are due; those that are due at once, since ``since``."""
-    waiting = {}
-    for table in _TABLES:
-        row = tx.one(_OLDEST[table], now=to_ms(now))
-        moments = [now if row is None else from_ms(row["due_at"])]
-        if tx.one(_AT_ONCE[table]) is not None:
-            moments.append(since)
-        waiting[table] = now - min(moments)
-    return waiting
+    oldest = {table: tx.one(query, now=to_ms(now)) for table, query in _OLDEST.items()}
+    waiting = {
+        table: now - (now if row is None else from_ms(row["due_at"]))
+        for table, row in oldest.items()
+    }
+    return Figures(now, jobs, due, waiting)

@@ -19,7 +19,7 @@ def lock_job(tx: Transaction, job_id: str) -> Row | None:
     """Lock the row of a job until the end of the transaction and return it as it is now.
 
     Every write that touches a job, its attempts or its deliveries begins with this, with
-    ``lock_only`` where the row is known, or with an UPDATE of the job's row.
+    ``lock_only`` where the row is known, or with another statement that locks the job's row.
     """
     return tx.one(_LOCK, id=job_id)
 

@@ -17,6 +17,7 @@ from bot.model import (
     ApprovalPolicy,
     Attempt,
     Delivery,
+    Durations,
     Failure,
     Job,
     Request,
@@ -26,30 +27,31 @@ from bot.model import (
     notice_day,
 )
 from bot.store.attempts import (
+    BIND,
+    CANDIDATES,
+    CHARGED,
+    CLOSE,
+    DROP_CANDIDATE,
+    NO_OTHER_HAS_IT,
+    SET_CANDIDATE,
+    SET_CANDIDATE_OF_CALLBACK,
+    SET_CANDIDATE_OF_PERSON,
     AddedCandidate,
     add_attempt,
-    bind,
+    attempt_from,
     can_adopt,
-    close_attempts,
-    drop_candidate,
-    find_attempt,
     get_attempt,
-    is_charged,
-    is_free,
-    list_candidates,
-    set_candidate,
-    set_candidate_of_callback,
-    set_candidate_of_person,
 )
 from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
 from bot.store.database import (
     Database,
     Query,
     Row,
-    RowUnreadable,
     Topic,
     Transaction,
     Value,
+    optional_ms,
+    optional_span_ms,
     run_until_stored,
     span_ms,
     to_ms,
@@ -59,7 +61,9 @@ from bot.store.deliveries import (
     add_approvals,
     add_card,
     add_notice,
+    add_notice_of_day,
     add_question,
+    add_reply,
     edit_card,
     edit_messages,
     lock_asked,
@@ -73,19 +77,23 @@ from bot.store.due import (
     UnreadableRows,
     due_at_of,
     read_each,
-    set_aside,
+    tell,
 )
 from bot.store.history import (
     SAME,
     AlreadyRequested,
-    KnownDurations,
     TypicalDurations,
     Viewer,
     script_band,
 )
-from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapshot_text
+from bot.store.job_rows import (
+    changing_columns,
+    job_from,
+    lock_job,
+    lock_only,
+    snapshot_text,
+)
 from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
-from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
 from bot.store.usage import (
     USED_COLUMNS,
     Bound,
@@ -105,8 +113,6 @@ from bot.store.usage import (
 )
 from bot.timings import Timings
 
-_NO_APPROVALS: Final = ApprovalPolicy()
-_NO_NAMES: Final[Mapping[str, frozenset[str]]] = {}
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
 _BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
 _OPEN_QUESTIONS: Final = Query(
@@ -165,7 +171,6 @@ _IN_PUBLIC: Final = Query(
 )
 _MAX_SEARCHED: Final = 1000
 _RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
-_MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
 # What waits for the end of an outage stays due. It is looked at once an hour: its time may be over.
 _WAITS: Final = "held_by = 'service_down' AND kind IN (EACH :down)"
@@ -419,7 +424,80 @@ _POSTPONE_TURNS: Final = Query(
     UPDATE jobs SET turn_at = :turn_at WHERE id IN (SELECT id FROM waiting)
     """
 )
-_WAITING_FOR: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
+_LOCK_WAITING_FOR: Final = Query(
+    """
+    SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL ORDER BY id FOR UPDATE
+    """
+)
+_LOCK_OF_TOKEN: Final = Query(
+    """
+    SELECT jobs.id, jobs.kind, jobs.state, attempts.id AS attempt_id
+    FROM attempts JOIN jobs ON jobs.id = attempts.job_id
+    WHERE attempts.token_hash = :token_hash FOR UPDATE OF jobs
+    """
+)
+# The states in which the service is polled.
+POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
+
+_SAVE_TEXT: Final = """
+    UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
+        snapshot = :snapshot, late = :late, slow = :slow,
+        started_at = :started_at, read_at = :read_at, asked_at = :asked_at, asked = :asked,
+        orphaned_ids = :orphaned_ids, held_by = :held_by, held_until = :held_until,
+        waits_for = :waits_for, missing_since = :missing_since,
+        claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
+        due_at = CASE WHEN wake_at < coalesce({due_at}, wake_at + 1) THEN wake_at ELSE {due_at} END
+    WHERE id = :id AND claim = :claim AND {may_be} RETURNING due_at
+    """
+_SAVE: Final = Query(_SAVE_TEXT.format(due_at=":due_at", may_be="(ended_at IS NULL OR :ended = 1)"))
+# A callback that named the same id before may have come too early to be a reason to read.
+_SAVE_CREATED: Final = Query(
+    _SAVE_TEXT.format(
+        due_at="""(SELECT CASE WHEN lower(candidate_id) = lower(:remote_id)
+            THEN CAST(:now AS BIGINT) ELSE CAST(:due_at AS BIGINT) END
+            FROM attempts WHERE id = :attempt_id)""",
+        may_be=f"ended_at IS NULL AND {NO_OTHER_HAS_IT}",
+    )
+)
+# A candidate that was not checked yet is checked after the end. Under an old claim number, a job
+# is ended only by a read of the remote id that it still has. In these states it has made no create
+# call, or one that certainly made nothing: what is counted for that is given back.
+_END: Final = Query(
+    """
+    UPDATE jobs SET state = :state, failure = :failure, reason = :reason, snapshot = :snapshot,
+        failures = 0, ended_at = :now, claim = claim + 1, claimed = 0,
+        counted_on = CASE WHEN state IN ('waiting_for_approval', 'queued', 'creating')
+                     THEN counted_on END,
+        due_at = CASE WHEN EXISTS (
+            SELECT 1 FROM attempts
+            WHERE job_id = :id AND remote_id IS NULL AND candidate_id IS NOT NULL
+        ) THEN CAST(:now AS BIGINT) END
+    WHERE id = :id AND ended_at IS NULL AND (claim = :claim OR remote_id = :remote_id)
+    RETURNING due_at, counted_on
+    """
+)
+# While a worker has the job, it may have been read too early to show what it was woken for: it is
+# due again as soon as the worker has stored what was read, however often it is woken meanwhile.
+_WAKE: Final = Query(
+    """
+    UPDATE jobs SET woken_at = :now,
+        wake_at = CASE WHEN claimed = 1 THEN
+            CASE WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing ELSE :now END
+        END,
+        due_at = CASE WHEN claimed = 1 THEN due_at
+                 WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing
+                 ELSE :now END,
+        claim = CASE WHEN claimed = 1 THEN claim ELSE claim + 1 END
+    WHERE id IN (EACH :ids) RETURNING CASE WHEN claimed = 0 THEN due_at END AS due_at
+    """
+)
+_RELEASE_WOKEN: Final = Query(
+    """
+    UPDATE jobs SET claim = claim + 1, claimed = 0, due_at = wake_at, wake_at = NULL
+    WHERE id = :id AND claim = :claim AND wake_at IS NOT NULL AND ended_at IS NULL
+    RETURNING due_at
+    """
+)
 
 
 class NobodyToApprove(Exception):
@@ -440,7 +518,7 @@ class _Answer:
 
     result: "Submitted | _NotStored"
     limits: LimitsInForce
-    durations: KnownDurations | None = None
+    durations: Durations | None = None
     used_before: Row | None = None
     """The ``USED_COLUMNS`` before it was counted."""
 
@@ -462,7 +540,7 @@ class Jobs(DueRows):
         timings: Timings,
         limits: LimitsTable,
         unreadable: UnreadableRows,
-        approvals: ApprovalPolicy = _NO_APPROVALS,
+        approvals: ApprovalPolicy,
     ) -> None:
         super().__init__(DUE, database, timings, unreadable)
         self._limits = limits
@@ -520,15 +598,11 @@ class Jobs(DueRows):
         They are among a person's newest thousand and, with ``in_public``, among the newest thousand
         whose replies were posted in channels that were public then.
         """
-
-        def is_found(job: Job) -> bool:
-            return job.state is State.SUCCEEDED and matches(job)
-
-        found: dict[str, Job] = {}
+        jobs: dict[str, Job] = {}
         for query in (_OF_USER, _IN_PUBLIC) if in_public else (_OF_USER,):
-            jobs = await self._list(query, is_found, user=user, kind=kind, limit=_MAX_SEARCHED)
-            found |= {job.id: job for job in jobs}
-        return sorted(found.values(), key=lambda job: job.created_at, reverse=True)
+            found = await self._list(query, user=user, kind=kind, limit=_MAX_SEARCHED)
+            jobs |= {job.id: job for job in found if job.state is State.SUCCEEDED and matches(job)}
+        return sorted(jobs.values(), key=lambda job: job.created_at, reverse=True)
 
     async def fetch_newest_made(self) -> tuple[str, str] | None:
         """Return the kind and the remote id of what was created last, as far as is known."""
@@ -542,26 +616,19 @@ class Jobs(DueRows):
 
     async def candidates(self, job: Job) -> list[Attempt]:
         """Return the job's attempts that have a candidate id."""
-        attempts, unreadable = await self._database.run(
-            lambda tx: list_candidates(tx, job.id), durable=False
+        return await self._database.run(
+            lambda tx: self._unreadable.read_each(attempt_from, tx.all(CANDIDATES, job_id=job.id)),
+            durable=False,
         )
-        self._unreadable.report(unreadable)
-        return attempts
 
     async def _find(self, query: Query, **values: Value) -> Job | None:
         row = await self._database.run(lambda tx: tx.one(query, **values), durable=False)
         return job_from(row) if row else None
 
-    async def _list(
-        self, query: Query, matches: Callable[[Job], bool] | None = None, **values: Value
-    ) -> list[Job]:
-        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
-            jobs, unreadable = read_each(job_from, tx.all(query, **values))
-            return list(filter(matches, jobs)), unreadable
-
-        jobs, unreadable = await self._database.run(work, durable=False)
-        self._unreadable.report(unreadable)
-        return jobs
+    async def _list(self, query: Query, **values: Value) -> list[Job]:
+        return await self._database.run(
+            lambda tx: self._unreadable.read_each(job_from, tx.all(query, **values)), durable=False
+        )
 
     # ── What the worker's loop uses ───────────────────────────────────────────────────────────
 
@@ -588,21 +655,21 @@ class Jobs(DueRows):
         Returns:
             The jobs. Of a sort of which none may be claimed, none counts as due.
         """
-        most = limit if creates is None else min(creates, limit)
 
-        def work(tx: Transaction) -> tuple[Claimed[Job], list[RowUnreadable]]:
-            values: dict[str, Value] = {
-                "down": list(down),
-                "stale": to_ms(now - self._timings.max_wait),
-                "late": to_ms(now - self._timings.lease),
-                "limit": limit,
-                "creates": most,
-                "others": limit if others is None else others,
-                "held": list(held),
-            }
-            rows = DUE.claim(tx, now, self._timings, **values)
-            found, unreadable = read_each(job_from, sorted(rows, key=_turn))
-            set_aside(tx, unreadable)
+        def work(tx: Transaction) -> Claimed[Job]:
+            rows = DUE.claim(
+                tx,
+                now,
+                self._timings,
+                down=list(down),
+                stale=to_ms(now - self._timings.max_wait),
+                late=to_ms(now - self._timings.lease),
+                limit=limit,
+                creates=limit if creates is None else min(creates, limit),
+                others=limit if others is None else others,
+                held=list(held),
+            )
+            found = self._unreadable.read_or_set_aside(tx, job_from, sorted(rows, key=_turn))
             next_due = due_at_of(
                 tx.one(
                     _NEXT_DUE,
@@ -616,12 +683,9 @@ class Jobs(DueRows):
             if limit and not rows and next_due is not None and next_due <= now:
                 # Other transactions have locked what is due.
                 next_due = now + self._timings.claim_interval
-            claimed = [replace(job, visible_before=job.visible) for job in found]
-            return Claimed(claimed, next_due), unreadable
+            return Claimed([replace(job, visible_before=job.visible) for job in found], next_due)
 
-        claimed, unreadable = await self._database.run(work, durable=False)
-        self._unreadable.report(unreadable)
-        return claimed
+        return await self._database.run(work, durable=False)
 
     async def release(self, job: Job, now: datetime, due_at: datetime | None) -> bool:
         """Store a claimed job as it now is, and leave it alone until ``due_at``.
@@ -642,22 +706,14 @@ class Jobs(DueRows):
         They are due one after the other within ``hasten_within``, so that the calls do not all come
         at once. Returns the number of jobs; more may be left for the next call.
         """
-
-        def work(tx: Transaction) -> int:
-            hastened = tx.all(
-                _HASTEN,
-                now=to_ms(now),
-                latest=to_ms(now + self._timings.hasten_within),
-                held_by=[each.value for each in failures],
-                limit=_MAX_WOKEN,
-                steps=_HASTEN_STEPS,
-                interval=span_ms(self._timings.hasten_within / _HASTEN_STEPS),
-            )
-            if hastened:
-                tx.notify(Topic.JOBS)
-            return len(hastened)
-
-        return await self._database.run(work, durable=False)
+        return await self._make_due(
+            _HASTEN,
+            now=to_ms(now),
+            latest=to_ms(now + self._timings.hasten_within),
+            held_by=[each.value for each in failures],
+            steps=_HASTEN_STEPS,
+            interval=span_ms(self._timings.hasten_within / _HASTEN_STEPS),
+        )
 
     # ── Submitting ────────────────────────────────────────────────────────────────────────────
 
@@ -690,7 +746,6 @@ class Jobs(DueRows):
 
         known = self._limits.known
         script = request.params.get("script")
-        durations = self.durations.known(request.kind, script)
         values: dict[str, Value] = {
             "key": request.key,
             "retry_of": request.retry_of,
@@ -716,11 +771,9 @@ class Jobs(DueRows):
             asked = (owner,) if asks_owner and owner is not None else approvers
             due_at = min(until, now + self._timings.max_wait) if asked else now
             # Nothing is refused after this.
-            open_jobs = form["open_jobs"]
-            if reached := reached_limit(limits.limits, form, now, open_jobs=open_jobs):
+            if reached := reached_limit(limits.limits, form, now, open_jobs=form["open_jobs"]):
                 return _Answer(reached, limits)
-            usual = durations or self.durations.read(tx, request.kind, script_band(script))
-            typical, slow = usual.as_stored
+            usual = self.durations.find(tx, request.kind, script)
             count(tx, request, self._trainings, day_of(now), to_ms(now))
             job = Job(
                 id=new_id,
@@ -732,8 +785,8 @@ class Jobs(DueRows):
                 created_at=now,
                 state=State.WAITING_FOR_APPROVAL if asked else State.QUEUED,
                 due_at=due_at,
-                typical_duration=usual.durations.typical if usual.durations else None,
-                slow_after=usual.durations.slow if usual.durations else None,
+                typical_duration=usual.typical if usual else None,
+                slow_after=usual.slow if usual else None,
                 retry_of=retried["id"] if retried is not None else None,
                 approval=Approval(asked, until) if asked else None,
                 owner=owner,
@@ -754,8 +807,8 @@ class Jobs(DueRows):
                 due_at=to_ms(due_at),
                 wait_ms=wait_ms(to_ms(now), due_at),
                 turn_at=next_turn(form["last_turn"], now),
-                typical_ms=typical,
-                slow_ms=slow,
+                typical_ms=optional_span_ms(job.typical_duration),
+                slow_ms=optional_span_ms(job.slow_after),
                 script_band=script_band(script),
                 retry_of=job.retry_of,
                 fingerprint=request.fingerprint,
@@ -779,9 +832,8 @@ class Jobs(DueRows):
 
         answer = await self._database.run(work, serial=True)
         self._limits.learn(answer.limits)
-        if answer.durations is not None:
-            self.durations.learn(request.kind, script, answer.durations)
         if answer.used_before is not None:
+            self.durations.learn(request.kind, script, answer.durations)
             self._limits.learn_count(request.user, now, answer.used_before)
         return _stored(answer.result)
 
@@ -878,12 +930,12 @@ class Jobs(DueRows):
             if job is None:
                 return False
             at = to_ms(now)
-            [last] = tx.all(_LAST_TURN, user=job.user)
-            turn_at = next_turn(last["turn_at"], now)
             self._settle(tx, job, Settlement.APPROVED, user, now=at)
             if job.asks_owner and self._needs_approvers(job, user):
                 self._wait(tx, job, self.approvals.asked(job.user), now, asks_owner=False)
             else:
+                [last] = tx.all(_LAST_TURN, user=job.user)
+                turn_at = next_turn(last["turn_at"], now)
                 tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
             edit_card(tx, job_id, job.user, at)
             tx.notify(Topic.JOBS)
@@ -911,9 +963,8 @@ class Jobs(DueRows):
         """Owe each approver a direct message: the channel of a claimed approval refuses it."""
 
         def work(tx: Transaction) -> None:
-            row = lock_job(tx, delivery.job_id)
-            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
-            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
+            row = _give_up(tx, delivery)
+            if row is None:
                 return
             job = job_from(row)
             people = self.approvals.people(job.user)
@@ -927,9 +978,8 @@ class Jobs(DueRows):
         """Give up a claimed approval to a person, who is no longer one of those who were asked."""
 
         def work(tx: Transaction) -> None:
-            row = lock_job(tx, delivery.job_id)
-            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
-            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
+            row = _give_up(tx, delivery)
+            if row is None:
                 return
             asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
             is_owners = row["asks_owner"] and delivery.addressee == row["owner"]
@@ -968,9 +1018,12 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_limits(tx)
             row = lock_asked(tx, job_id)
-            if row is None or row["owner"] != user or row["kind"] not in self._trainings:
-                return False
-            if row["state"] == State.CREATING:
+            if (
+                row is None
+                or row["owner"] != user
+                or row["kind"] not in self._trainings
+                or row["state"] == State.CREATING
+            ):
                 return False
             job, at = job_from(row), to_ms(now)
             if job.remote_id is not None:
@@ -990,7 +1043,7 @@ class Jobs(DueRows):
 
     def _bind(self, tx: Transaction, job: Job, attempt_id: int, remote_id: str, now: int) -> None:
         """Bind what an attempt made; a replica belongs to the person in the footage."""
-        bind(tx, attempt_id, remote_id)
+        tx.all(BIND, id=attempt_id, remote_id=remote_id)
         if job.kind in self._trainings:
             name = job.params.get("replica_name", "")
             owner, named = job.owner or job.user, get_attempt(tx, attempt_id)["user_supplied"]
@@ -1018,8 +1071,7 @@ class Jobs(DueRows):
 
     def _ask(self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime) -> None:
         """Owe the messages that ask for approval; Home tabs list it."""
-        since = to_ms(now - self._timings.ask_anew_after)
-        add_approvals(tx, job, asked, to_ms(now), since)
+        add_approvals(tx, job, asked, to_ms(now), to_ms(now - self._timings.ask_anew_after))
         self._notify_approvers(tx, job)
 
     def _notify_approvers(self, tx: Transaction, job: Job) -> None:
@@ -1066,7 +1118,7 @@ class Jobs(DueRows):
         self,
         before: datetime,
         kept: Mapping[str, frozenset[str]],
-        kept_of_made: Mapping[str, frozenset[str]] = _NO_NAMES,
+        kept_of_made: Mapping[str, frozenset[str]],
     ) -> int:
         """Erase what people wrote and the links of jobs that ended ``before``; return how many.
 
@@ -1162,13 +1214,12 @@ class Jobs(DueRows):
 
         def work(tx: Transaction) -> bool:
             lock_only(tx, job.id)
-            if save_created(tx, job, attempt_id, due_at, to_ms(now)):
+            if save(tx, job, due_at, to_ms(now), made_by=attempt_id):
                 self._bind(tx, job, attempt_id, remote_id, to_ms(now))
                 return True
-            if not is_free(tx, job.kind, remote_id, attempt_id):
-                return False
-            set_candidate(tx, attempt_id, remote_id, to_ms(now))
-            wake(tx, [job.id], now, self._timings)
+            named: dict[str, Value] = {"kind": job.kind, "remote_id": remote_id}
+            if tx.one(SET_CANDIDATE, attempt_id=attempt_id, now=to_ms(now), **named) is not None:
+                wake(tx, [job.id], now, self._timings)
             return False
 
         return await run_until_stored(
@@ -1193,9 +1244,9 @@ class Jobs(DueRows):
 
         def work(tx: Transaction) -> None:
             lock_only(tx, job.id)
-            at = now if any(list_candidates(tx, job.id)) else due_at
+            at = now if tx.one(CANDIDATES, job_id=job.id) is not None else due_at
             if save(tx, job, at, to_ms(now)):
-                close_attempts(tx, job.id, outcome)
+                tx.all(CLOSE, job_id=job.id, outcome=outcome)
                 if turn_at is not None:
                     tx.all(_POSTPONE_TURNS, user=job.user, turn_at=to_ms(turn_at))
 
@@ -1212,17 +1263,18 @@ class Jobs(DueRows):
         """
 
         def work(tx: Transaction) -> None:
-            found = find_attempt(tx, token_hash)
-            if found is None:
+            job = tx.one(_LOCK_OF_TOKEN, token_hash=token_hash)
+            if job is None:
                 return
-            job = lock_job(tx, found["job_id"])
-            if job is None:  # deleted by another process just now
-                return
-            if get_attempt(tx, found["id"])["remote_id"] is not None:
+            # Read once the job is locked: the id may have been bound meanwhile.
+            attempt = get_attempt(tx, job["attempt_id"])
+            if attempt["remote_id"] is not None:
                 if job["state"] in POLLED:
                     wake(tx, [job["id"]], now, self._timings)
             elif (remote_id := named.get(job["kind"])) is not None:
-                set_candidate_of_callback(tx, found["id"], remote_id, to_ms(now))
+                tx.all(
+                    SET_CANDIDATE_OF_CALLBACK, id=attempt["id"], remote_id=remote_id, now=to_ms(now)
+                )
                 if job["state"] != State.CREATING:
                     wake(tx, [job["id"]], now, self._timings)
 
@@ -1243,32 +1295,32 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_limits(tx)
             before = lock_asked(tx, job.id)
-            due_at = None if job.state.ended else now
-            allowed = can_adopt(tx, job.kind, attempt)
-            if not allowed or not save(tx, job, due_at, to_ms(now)):
+            due_at, at = None if job.state.ended else now, to_ms(now)
+            if (
+                before is None
+                or not can_adopt(tx, job.kind, attempt)
+                or not save(tx, job, due_at, at)
+            ):
                 return False
-            self._count_adopted(tx, before, attempt, to_ms(now))
-            self._bind(tx, job, attempt.id, remote_id, to_ms(now))
+            self._count_adopted(tx, before, attempt, at)
+            self._bind(tx, job, attempt.id, remote_id, at)
             self._notify_approvers(tx, job)
             if attempt.user_supplied:
-                by, at = attempt.named_by, to_ms(now)
+                by = attempt.named_by
                 settle_question(tx, job.id, Settlement.FOUND, by, at)
                 record(tx, AuditAction.FOUND, user=by, at=at, job_id=job.id, detail=remote_id)
             else:
-                settle_question(tx, job.id, Settlement.TURNED_UP, None, to_ms(now))
+                settle_question(tx, job.id, Settlement.TURNED_UP, None, at)
             return True
 
         return await self._database.run(work, serial=True)
 
-    def _count_adopted(
-        self, tx: Transaction, before: Row | None, attempt: Attempt, now: int
-    ) -> None:
+    def _count_adopted(self, tx: Transaction, before: Row, attempt: Attempt, now: int) -> None:
         """Have a job count once for each of its attempts that may have cost money."""
-        assert before is not None  # noqa: S101 - it was saved
         # One to be created again was counted again for a create call that is never sent now.
         spare = before["state"] in {State.QUEUED, State.WAITING_FOR_APPROVAL}
         # An attempt that made nothing, it seemed, was given back, or its count waits with the job.
-        counts = is_charged(get_attempt(tx, attempt.id))
+        counts = get_attempt(tx, attempt.id)["outcome"] in CHARGED
         if spare and counts:
             give_back(tx, job_from(before), self._trainings, before["counted_on"], now)
         elif not spare and not counts:
@@ -1309,8 +1361,13 @@ class Jobs(DueRows):
                 return AddedCandidate.SETTLED
             tx.notify(Topic.JOBS)
             unread_since = to_ms(now - self._timings.check_candidate_within)
-            stored = set_candidate_of_person(
-                tx, job_id, remote_id, user=user, now=to_ms(now), unread_since=unread_since
+            stored = tx.one(
+                SET_CANDIDATE_OF_PERSON,
+                job_id=job_id,
+                remote_id=remote_id,
+                user=user,
+                now=to_ms(now),
+                unread_since=unread_since,
             )
             return AddedCandidate.STORED if stored else AddedCandidate.OTHER_UNCHECKED
 
@@ -1321,7 +1378,7 @@ class Jobs(DueRows):
 
         def work(tx: Transaction) -> None:
             lock_only(tx, attempt.job_id)
-            drop_candidate(tx, attempt)
+            tx.all(DROP_CANDIDATE, id=attempt.id, remote_id=attempt.candidate_id)
 
         await self._database.run(work)
 
@@ -1341,10 +1398,8 @@ class Jobs(DueRows):
         """Make the jobs due that wait for ``remote_id``, which another job has made."""
 
         def work(tx: Transaction) -> None:
-            waiting = [row["id"] for row in tx.all(_WAITING_FOR, remote_id=remote_id)]
-            locked = lock_jobs(tx, waiting) if waiting else []
-            if still := [row["id"] for row in locked if row["waits_for"] == remote_id]:
-                wake(tx, still, now, self._timings)
+            if waiting := tx.all(_LOCK_WAITING_FOR, remote_id=remote_id):
+                wake(tx, [row["id"] for row in waiting], now, self._timings)
 
         await self._database.run(work, durable=False)
 
@@ -1367,7 +1422,7 @@ class Jobs(DueRows):
                 return False
             ended = end(tx, job, self._trainings, to_ms(now))
             if ended and job.failure is not None:
-                close_attempts(tx, job.id, job.failure.value)
+                tx.all(CLOSE, job_id=job.id, outcome=job.failure.value)
             return ended
 
         return await run_until_stored(
@@ -1442,9 +1497,11 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_limits(tx)
             row = lock_asked(tx, job.id)
-            if row is None or (row["state"], row["claim"]) != (job.state, job.claim):
-                return False
-            if release_woken(tx, job, to_ms(now)):
+            if (
+                row is None
+                or (row["state"], row["claim"]) != (job.state, job.claim)
+                or release_woken(tx, job, to_ms(now))
+            ):
                 return False
             if job.state is State.WAITING_FOR_APPROVAL:
                 failure = Failure.NOT_APPROVED
@@ -1455,6 +1512,107 @@ class Jobs(DueRows):
             return end(tx, _failed(job, failure), self._trainings, to_ms(now))
 
         return await self._database.run(work, serial=True)
+
+
+# ── Changes of a row, each of which wakes its worker and has its card edited ──────────────────
+
+
+def save(
+    tx: Transaction,
+    job: Job,
+    due_at: datetime | None,
+    now: int,
+    *,
+    made_by: int | None = None,
+    edits: bool = True,
+) -> bool:
+    """Store a claimed job as it now is, due at ``due_at``, and wake its worker for that.
+
+    If it was woken since it was claimed, it is due for that soon.
+
+    Args:
+        tx: the transaction.
+        job: the job.
+        due_at: when it is due; None for never.
+        now: the time, in milliseconds since 1970.
+        made_by: the attempt that has made its remote id, which no other attempt may have. If a
+            callback has named that id, the job is due at once. Its row is locked.
+        edits: whether its card shows what has changed.
+
+    Returns:
+        Whether it was stored: False if it was claimed again meanwhile, or has ended.
+    """
+    saved = tx.one(
+        _SAVE if made_by is None else _SAVE_CREATED,
+        id=job.id,
+        kind=job.kind,
+        claim=job.claim,
+        ended=int(job.state.ended),
+        attempt_id=made_by,
+        now=now,
+        due_at=optional_ms(due_at),
+        wait_ms=wait_ms(now, due_at),
+        **changing_columns(job),
+    )
+    if saved is None:
+        return False
+    tell(tx, Topic.JOBS, saved["due_at"], now)
+    if edits:
+        edit_card(tx, job.id, job.user, now)
+    return True
+
+
+def release_woken(tx: Transaction, job: Job, now: int) -> bool:
+    """Make a claimed job due again, with nothing stored, if it was woken since it was claimed."""
+    released = tx.one(_RELEASE_WOKEN, id=job.id, claim=job.claim)
+    if released is None:
+        return False
+    tell(tx, Topic.JOBS, released["due_at"], now)
+    return True
+
+
+def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool:
+    """End a job as ``job`` says, owe its closing reply, and give back what is counted in vain.
+
+    Its row is locked. Where the job may not have been created yet, ``lock_limits`` comes first.
+    ``trainings`` are the kinds of jobs that are trainings.
+
+    Returns:
+        Whether it was ended: False if it had ended before, or if it was claimed again meanwhile and
+        what is known of it may be out of date.
+    """
+    ended = tx.one(
+        _END,
+        id=job.id,
+        claim=job.claim,
+        remote_id=job.remote_id,
+        state=job.state.value,
+        failure=job.failure and job.failure.value,
+        reason=job.reason,
+        snapshot=snapshot_text(job.snapshot),
+        now=now,
+    )
+    if ended is None:
+        return False
+    tell(tx, Topic.JOBS, ended["due_at"], now)
+    edit_card(tx, job.id, job.user, now)
+    add_reply(tx, job, now)
+    if job.owner is not None and job.state is State.SUCCEEDED and job.kind not in trainings:
+        add_notice_of_day(tx, job, now)
+    give_back(tx, job, trainings, ended["counted_on"], now)
+    return True
+
+
+def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: Timings) -> None:
+    """Make jobs due at once, or a moment after their last read if that was just now."""
+    for row in tx.all(
+        _WAKE,
+        ids=list(job_ids),
+        now=to_ms(now),
+        spaced=to_ms(now - timings.callback_spacing),
+        spacing=span_ms(timings.callback_spacing),
+    ):
+        tell(tx, Topic.JOBS, row["due_at"], to_ms(now))
 
 
 def _found_or_outside(
@@ -1473,6 +1631,14 @@ def _found_or_outside(
         if jobs:  # a damaged one is not offered
             return AlreadyRequested(jobs[0])
     return None
+
+
+def _give_up(tx: Transaction, delivery: Delivery) -> Row | None:
+    """Give up a claimed approval; return the row of its job if that still waits for one."""
+    row = lock_job(tx, delivery.job_id)
+    given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
+    waits = row is not None and row["state"] == State.WAITING_FOR_APPROVAL
+    return row if waits and given_up is not None else None
 
 
 def next_turn(last: int | None, now: datetime) -> int:

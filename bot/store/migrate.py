@@ -180,8 +180,7 @@ def steps_in_sqlite(db: sqlite3.Connection, path: Path) -> tuple[list[str], list
     if tables - {"migrations"}:
         rows = db.execute("SELECT * FROM migrations").fetchall() if "migrations" in tables else []
         # Before there was a schema file, there were no checksums at first.
-        found = [dict(row) for row in rows]
-        done = {str(row.get("name")): row.get("checksum") for row in found}
+        done = {str(row.get("name")): row.get("checksum") for row in map(dict, rows)}
     to_begin = f"move the file away (and {path.name}-wal, if it is there)"
     pending = pending_steps(done, steps("sqlite"), str(path), to_begin)
     return sorted(done or ()), pending

@@ -16,14 +16,13 @@ from bot.store.database import (
     Database,
     Query,
     Row,
-    RowUnreadable,
     Topic,
     Transaction,
     optional_moment,
     to_ms,
 )
 from bot.store.deliveries import add_approvals, edit_card, withdraw_notices
-from bot.store.due import UnreadableRows, number, optional_text, read_each, reading, text
+from bot.store.due import UnreadableRows, number, optional_text, reading, text
 from bot.store.job_rows import job_from
 
 _T = TypeVar("_T")
@@ -152,8 +151,6 @@ _READ_AGAIN: Final = timedelta(minutes=1)
 # A use is stored again after a minute if that changes the order of the menu, and after an hour.
 _USED_AGAIN_MS: Final = 60_000
 _FIRST_USED_AGAIN_MS: Final = 60 * 60_000
-# What a person's form has just read is newer than a list.
-_READ_MS: Final = 10 * 60_000
 _MAX_SEEN: Final = 30
 
 # Where the clock was set back, it is due as well.
@@ -223,25 +220,6 @@ class KnownReplica:
     def deleted(self) -> bool:
         """Whether it was removed, or deleted at the service: it can no longer be chosen."""
         return self.removed or self.status.lower() == "deleted"
-
-
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """What has changed in the tables.
-
-    Attributes:
-        since: the revision that memory had.
-        revision: the one that it has with these.
-        replicas: those that were changed, or all, as far as they can be read.
-        is_all: whether these are all that there are.
-        defaults: the id of the replica of each channel that has a default.
-    """
-
-    since: int
-    revision: int
-    replicas: Mapping[str, KnownReplica]
-    is_all: bool
-    defaults: Mapping[str, str]
 
 
 class Replicas:
@@ -339,11 +317,11 @@ class Replicas:
         Returns:
             Whether it was removed: False if it is not theirs, or was removed before.
         """
-
-        def work(tx: Transaction, revision: int) -> bool:
-            return remove(tx, replica_id, user, revision, to_ms(now), is_admin=is_admin)
-
-        return await self._change(work)
+        return await self._change(
+            lambda tx, revision: remove(
+                tx, replica_id, user, revision, to_ms(now), is_admin=is_admin
+            )
+        )
 
     async def edit(
         self,
@@ -371,7 +349,7 @@ class Replicas:
             Whether it was changed: False if it is not theirs, or was removed.
         """
 
-        def work(tx: Transaction) -> tuple[bool, Callable[[], None]]:
+        def work(tx: Transaction) -> bool:
             if is_admin and owner is not None:
                 # Jobs are locked before the revision is, as in all that binds a replica to a job.
                 for row in tx.all(
@@ -397,23 +375,20 @@ class Replicas:
             if edited:
                 detail = f"{replica_id}: changed; the owner is {edited[0]['owner']}"
                 record(tx, AuditAction.REPLICA, user=user, at=to_ms(now), detail=detail)
-            return bool(edited), self._read(tx)
+            return bool(edited)
 
-        edited, remember = await self._database.run(work)
-        remember()
-        return edited
+        return await self._run(work)
 
     async def mute(self, user: str, *, muted: bool) -> None:
         """Tell a person no longer in messages what is made with their replicas, or again."""
 
-        def work(tx: Transaction) -> Callable[[], None]:
+        def work(tx: Transaction) -> None:
             if muted:
                 withdraw_notices(tx, user)
             tx.all(_MUTE, user=user, muted=int(muted), revision=next_revision(tx))
             tx.notify(Topic.HOMES, user)
-            return self._read(tx)
 
-        (await self._database.run(work))()
+        await self._run(work)
 
     async def count_uses(self, replica_id: str) -> tuple[int, int]:
         """Return of how many channels a replica is the default, and how many open jobs use it."""
@@ -438,12 +413,11 @@ class Replicas:
 
     async def claim_list(self, kind: str, now: datetime, interval: timedelta) -> bool:
         """Return whether this process is to ask for the list of a kind now; none other does."""
-
-        def work(tx: Transaction) -> bool:
-            values = {"now": to_ms(now), "next": to_ms(now + interval)}
-            return tx.one(_CLAIM_LIST, kind=kind, **values) is not None
-
-        return await self._database.run(work, durable=False)
+        next_at = to_ms(now + interval)
+        claimed = await self._database.run(
+            lambda tx: tx.one(_CLAIM_LIST, kind=kind, now=to_ms(now), next=next_at), durable=False
+        )
+        return claimed is not None
 
     async def learn_listed(
         self, listed: Sequence[Snapshot], now: datetime, *, complete: bool
@@ -454,14 +428,14 @@ class Replicas:
         is gone from the list: a read shows whether it can be used.
         """
 
-        def work(tx: Transaction) -> Callable[[], None] | None:
+        def work(tx: Transaction) -> None:
             known = {row["id"]: row for row in tx.all(_ALL)}
             ids = {each.remote_id for each in listed}
             new = [each for each in listed if each.remote_id not in known]
             changed = [
                 each
                 for each in listed
-                if each.remote_id in known and _differs(known[each.remote_id], each, now)
+                if each.remote_id in known and _differs(known[each.remote_id], each)
             ]
             gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
             # The revision is locked before replicas are, as in all that changes them.
@@ -475,19 +449,18 @@ class Replicas:
                     _forget(tx, row["id"], revision)
             if ids:
                 tx.all(_SEEN, ids=list(ids), now=to_ms(now))
-            return self._read(tx) if new or changed or gone else None
 
-        if (remember := await self._database.run(work, durable=False)) is not None:
-            remember()
+        await self._run(work, durable=False)
 
     async def _change(self, work: Callable[[Transaction, int], _T], *, durable: bool = True) -> _T:
         """Run ``work`` with the revision of its change, and remember that before this returns."""
+        return await self._run(lambda tx: work(tx, next_revision(tx)), durable=durable)
 
-        def change(tx: Transaction) -> tuple[_T, Callable[[], None]]:
-            result = work(tx, next_revision(tx))
-            return result, self._read(tx)
-
-        result, remember = await self._database.run(change, durable=durable)
+    async def _run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
+        """Run ``work``, and remember what it has changed before this returns."""
+        result, remember = await self._database.run(
+            lambda tx: (work(tx), self._read(tx)), durable=durable
+        )
         remember()
         return result
 
@@ -499,10 +472,10 @@ class Replicas:
         """Read what has changed; return what puts it into memory once that is committed."""
         cache = self._cache
         # Read first: rows that are read after it may be newer, and are then read once more.
-        found, errors = read_each(revision_from, tx.all(_REVISION))
-        revision = found[0] if found else _NEVER
+        revisions = self._unreadable.read_each(revision_from, tx.all(_REVISION))
+        revision = revisions[0] if revisions else _NEVER
         if revision == cache.revision != _NEVER:
-            return lambda: self._unreadable.report(errors)
+            return lambda: None
         # Where it went back, it was damaged.
         is_all = cache.revision == _NEVER or revision < cache.revision
         rows = tx.all(_ALL) if is_all else tx.all(_CHANGED_SINCE, revision=cache.revision)
@@ -510,24 +483,16 @@ class Replicas:
         new = sum(row["id"] not in cache.known for row in rows)
         if not is_all and len(cache.known) + new != counted["number"]:  # some were deleted
             rows, is_all = tx.all(_ALL), True
-        replicas, unreadable = read_each(replica_from, rows)
-        changes = _Changes(
-            cache.revision,
-            revision,
-            {replica.id: replica for replica in replicas},
-            is_all,
-            {row["channel"]: row["replica_id"] for row in tx.all(_DEFAULTS)},
-        )
-        return lambda: self._remember(changes, [*errors, *unreadable])
+        changed = {each.id: each for each in self._unreadable.read_each(replica_from, rows)}
+        known = changed if is_all else {**cache.known, **changed}
+        defaults = {row["channel"]: row["replica_id"] for row in tx.all(_DEFAULTS)}
 
-    def _remember(self, changes: _Changes, errors: Sequence[RowUnreadable]) -> None:
-        """Put changes into memory, unless later ones are there already."""
-        self._unreadable.report(errors)
-        cache = self._cache
-        is_later = changes.revision >= cache.revision
-        if is_later or (changes.is_all and changes.since == cache.revision):
-            known = {} if changes.is_all else cache.known
-            self._cache = _Cache(changes.revision, {**known, **changes.replicas}, changes.defaults)
+        def remember() -> None:
+            # What was read later may be in memory already.
+            if self._cache is cache or revision >= self._cache.revision:
+                self._cache = _Cache(revision, known, defaults)
+
+        return remember
 
 
 class _Cache:
@@ -717,15 +682,12 @@ def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
     return said == (known.service_name, known.status, known.verdict, known.reason)
 
 
-def _differs(row: Row, listed: Snapshot, now: datetime) -> bool:
-    """Return whether a row is out of date, and was not read just now."""
-    if row["read_at"] is not None and abs(to_ms(now) - row["read_at"]) < _READ_MS:
-        return False
+def _differs(row: Row, listed: Snapshot) -> bool:
+    """Return whether a row is out of date."""
     return any(row[name] != value for name, value in _columns(listed).items())
 
 
 def _is_gone(row: Row, listed_ids: set[str], now: datetime) -> bool:
     """Return whether only a list had a replica, and none has had it for long."""
-    if row["listed_at"] is None or row["id"] in listed_ids:
-        return False
-    return bool(row["listed_at"] < to_ms(now - _KEPT_FOR))
+    is_listed = row["listed_at"] is None or row["id"] in listed_ids
+    return not is_listed and bool(row["listed_at"] < to_ms(now - _KEPT_FOR))

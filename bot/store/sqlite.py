@@ -108,17 +108,6 @@ async def _connect(path: Path) -> tuple[Connection, FileLock]:
     return connection, lock
 
 
-def is_log_emptied(db: sqlite3.Connection) -> bool:
-    """Move all of the log into the database; return False while a reader still needs it."""
-    [[timeout]] = db.execute("PRAGMA busy_timeout").fetchall()
-    db.execute("PRAGMA busy_timeout = 0").fetchall()
-    try:
-        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    finally:
-        db.execute(f"PRAGMA busy_timeout = {timeout}").fetchall()
-    return not busy
-
-
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 64
 _LOCK_TIMEOUT: Final = Timings().lock_timeout
@@ -377,7 +366,8 @@ class SQLiteDatabase(Database):
             self._files.check(db)
             db.execute("VACUUM")
             try:
-                return is_log_emptied(db)
+                busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return not busy  # a reader may still need the log
             finally:
                 self._files.record(db)
         except (sqlite3.Error, OSError) as error:
@@ -421,11 +411,11 @@ class _Transaction(Transaction):
         """Do nothing: there is one writer."""
 
 
-async def migrate(path: Path, lock_timeout: timedelta = _LOCK_TIMEOUT) -> list[str]:
+async def migrate(path: Path) -> list[str]:
     """Bring the tables of the database at ``path`` up to date; return what was applied.
 
     Raises:
         DatabaseError: it cannot be opened or written, it is damaged, or another process has it.
     """
-    async with opened(path, lock_timeout) as connection:
+    async with opened(path, _LOCK_TIMEOUT) as connection:
         return await connection.run(partial(migrate_sqlite, path=path))

@@ -310,14 +310,14 @@ class Readiness:
         )
 
     async def _work(self) -> Check:
-        oldest = await _told(self._store.backlog.oldest_due(self._clock.now()))
-        if oldest is None:
+        figures = await _told(self._store.backlog.figures(self._clock.now()))
+        if figures is None:
             return Check(ok=False, reason="it is not known what is due: see database")
         details = {
-            "oldest_due_job_s": round(oldest["jobs"].total_seconds()),
-            "oldest_due_delivery_s": round(oldest["deliveries"].total_seconds()),
+            "oldest_due_job_s": round(figures.oldest_due["jobs"].total_seconds()),
+            "oldest_due_delivery_s": round(figures.oldest_due["deliveries"].total_seconds()),
         }
-        if max(oldest.values()) > _MAX_OVERDUE:
+        if max(figures.oldest_due.values()) > _MAX_OVERDUE:
             reason = "work is overdue: if nothing else is wrong here, see the log and the load"
             return Check(ok=False, reason=reason, details=details)
         return Check(ok=True, details=details)

@@ -282,18 +282,6 @@ async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set_du
     world.expect_one_reply_to(ANA)
 
 
-async def test_a_card_does_not_wait_until_a_clock_that_was_set_back_catches_up(
-    quiet: JumpyWorld,
-) -> None:
-    world = quiet
-    async with world.running_bot(callbacks=False):
-        await card_in_doubt(world)
-        world.wrong.off = -HOUR
-        await world.advance(minutes=5)
-
-    world.expect_one_reply_to(ANA)
-
-
 # ── The sweep ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -387,34 +375,6 @@ async def test_a_row_with_the_longest_possible_wait_is_left_alone(
         await clock.advance(timedelta(minutes=59))
 
     assert (await store.jobs.claim(clock.now(), 0)).next_due == latest
-
-
-async def test_a_clock_that_is_set_back_by_less_than_a_lease_wakes_nothing(
-    sweeping: Sweeping,
-) -> None:
-    clock, store = sweeping.clock, sweeping.store
-    job = await sweeping.claimed()
-    soon = clock.now() + timedelta(minutes=1)
-    await store.jobs.release(job, clock.now(), soon)
-    clock.set(clock.now() - Timings().lease)
-    async with sweeping.runs():
-        await clock.advance(timedelta(minutes=2))
-
-    assert (await store.jobs.claim(clock.now(), 0)).next_due == soon
-
-
-async def test_a_claimed_job_can_be_released_after_the_sweep_has_woken_it(
-    sweeping: Sweeping,
-) -> None:
-    clock, store = sweeping.clock, sweeping.store
-    job = await sweeping.claimed()
-    clock.set(clock.now() - DAY)
-    async with sweeping.runs():
-        await clock.advance(timedelta(minutes=1))
-
-    soon = clock.now() + timedelta(minutes=5)
-    assert await store.jobs.release(job, clock.now(), soon)
-    assert (await store.jobs.claim(clock.now(), 0)).next_due == soon
 
 
 async def test_one_sweep_wakes_any_number_of_rows(sweeping: Sweeping) -> None:

@@ -2,13 +2,10 @@
 
 import asyncio
 import contextlib
-import multiprocessing
-import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -110,19 +107,6 @@ async def test_an_edit_that_slack_does_after_the_bot_died_is_not_the_last_one(
     await expect_one_reply(live)
 
 
-@pytest.mark.parametrize("step", ["read", "last read"])
-@pytest.mark.parametrize("phase", ["before", "after"])
-async def test_polling_resumes_after_the_bot_died(
-    phase: str, step: str, polling: LiveWorld
-) -> None:
-    polling.kill_at = f"{phase} {step}"
-    await polling.request_video()
-    await polling.restart_killed_bot()
-    await expect_one_reply(polling)
-    assert polling.service.callbacks == []
-    assert polling.created_count() == 1
-
-
 @pytest.mark.parametrize("step", ["last read", "last edit", "reply"])
 @pytest.mark.parametrize("phase", ["before", "after"])
 async def test_a_failure_gets_one_reply_wherever_the_bot_dies(
@@ -185,47 +169,6 @@ async def test_the_person_is_asked_once_wherever_the_bot_dies(
     await expect_one_reply(polling, "Cancelled")
     [settled] = polling.questions()
     assert "cancelled the request" in settled.text
-
-
-async def test_a_create_call_that_never_arrived_is_repeated_when_the_user_asks_for_it(
-    polling: LiveWorld,
-) -> None:
-    polling.kill_at = "before create"
-    await polling.request_video()
-    await polling.restart_killed_bot()
-    await polling.wait_until(polling.questions)
-    await polling.ana.click(polling.questions()[0], "Create again")
-    await expect_one_reply(polling)
-    assert polling.created_count() == 1
-
-
-async def test_an_interrupted_create_call_is_reconciled_by_the_id_from_the_person(
-    polling: LiveWorld,
-) -> None:
-    polling.kill_at = "after create"
-    await polling.request_video()
-    await polling.restart_killed_bot()
-    await polling.wait_until(polling.questions)
-    [video_id] = polling.service.videos
-    await polling.ana.click(polling.questions()[0], "I found it")
-    assert polling.ana.modal is not None
-    await polling.ana.modal.submit({"remote_id": video_id})
-    await expect_one_reply(polling)
-    assert polling.created_count() == 1
-
-
-@on_both_engines
-async def test_an_interrupted_create_call_is_reconciled_by_its_callback(
-    live: LiveWorld,
-) -> None:
-    live.kill_at = "after create"
-    await live.request_video()
-    await live.restart_killed_bot()
-    await live.wait_until(lambda: live.card_says("Checking"))
-    [video_id] = live.service.videos
-    live.service.finish(video_id)
-    await expect_one_reply(live)
-    assert live.created_count() == 1
 
 
 async def test_an_interrupted_create_call_is_reconciled_by_an_earlier_callback(
@@ -413,49 +356,3 @@ async def test_a_second_bot_on_the_same_database_ends_with_a_reason(
     assert await second.wait() == 1
     await live.request_video()
     await expect_one_reply(live)
-
-
-@on_sqlite_alone
-async def test_a_database_of_a_newer_version_is_refused_and_unchanged(
-    live: LiveWorld,
-) -> None:
-    assert await live.bot.terminate() == 0
-    with sqlite3.connect(live.database) as db:
-        db.execute("INSERT INTO migrations VALUES ('9999_tomorrow_contract', '')")
-    db.close()
-    before = live.database.read_bytes()
-    live.bot = live.spawn_bot()
-    error = await live.bot.startup_error()
-    assert "made by a newer version (it has 9999_tomorrow_contract): install that version" in error
-    assert await live.bot.wait() == 1
-    assert live.database.read_bytes() == before
-
-
-def migrate_halfway(path: Path, pipe: Connection) -> None:
-    """Begin a migration as the bot does, get into its middle, and hang there."""
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("BEGIN IMMEDIATE")
-    db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, checksum TEXT NOT NULL)")
-    db.execute("CREATE TABLE jobs (half TEXT)")
-    db.execute("INSERT INTO migrations VALUES ('schema', '')")
-    pipe.send("halfway")
-    pipe.recv()
-
-
-@on_sqlite_alone
-async def test_an_interrupted_migration_starts_again(
-    tmp_path: Path,
-) -> None:
-    world = LiveWorld(tmp_path)
-    context = multiprocessing.get_context("forkserver")
-    here, there = context.Pipe()
-    child = context.Process(target=migrate_halfway, args=(world.database, there))
-    child.start()
-    there.close()
-    assert await asyncio.to_thread(here.recv) == "halfway"
-    child.kill()
-    await asyncio.to_thread(child.join)
-    async with world.running() as live:
-        await live.request_video()
-        await expect_one_reply(live)

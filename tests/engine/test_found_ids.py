@@ -111,17 +111,6 @@ async def test_an_id_that_is_named_again_while_it_is_read_is_not_lost(world: Wor
     assert "is ready" in reply.text
 
 
-async def test_a_callback_is_not_believed_if_the_script_is_clearly_another(world: World) -> None:
-    lost = await _lost(world, None)
-    other = await world.make_by_hand(SCRIPT.replace("weather", "news"), Scenario())
-
-    await _calls_back(world, lost, other)
-    await world.advance(minutes=5)
-
-    assert world.now(lost.card) == lost.card
-    assert not world.replies(lost.card)
-
-
 @on_both_engines
 @pytest.mark.parametrize("change", [str, str.upper], ids=["as it is", "in capitals"])
 async def test_a_callback_is_not_believed_if_it_names_what_another_request_made(
@@ -163,19 +152,6 @@ async def test_an_id_from_a_person_that_cannot_be_verified_is_used_after_a_warni
     assert world.created_count() == 1
 
 
-async def test_an_id_from_a_person_is_used_at_once_if_the_script_says_the_same(
-    world: World,
-) -> None:
-    lost = await _lost(world, Scenario(echo=Echo.NORMALISED))
-    [video_id] = world.service.videos
-
-    form = await _types(world, lost, video_id)
-    assert not form.is_open, form.errors
-    await world.advance(minutes=5)
-
-    assert "is ready" in world.replies(lost.card)[0].text
-
-
 async def test_the_warning_is_shown_again_for_another_id(world: World) -> None:
     lost = await _lost(world, RENAMED)
     [first] = world.service.videos
@@ -189,43 +165,6 @@ async def test_the_warning_is_shown_again_for_another_id(world: World) -> None:
     assert form.values["remote_id"] == second
     await world.advance(minutes=5)
     assert not world.replies(lost.card)
-
-
-async def test_an_id_that_cannot_be_read_now_needs_the_warning_too(world: World) -> None:
-    lost = await _lost(world, RENAMED)
-    [video_id] = world.service.videos
-    world.service.faults.always("read_video", CannedResponse(503, "<html>Down</html>"))
-
-    form = await _types(world, lost, video_id)
-    world.service.faults.clear()
-    await world.advance(minutes=5)
-
-    assert WARNING in _shown(form)
-    assert not world.replies(lost.card)
-
-
-async def test_a_person_is_not_believed_if_the_script_is_clearly_another(world: World) -> None:
-    lost = await _lost(world, None)
-    other = await world.make_by_hand("Something else.", Scenario())
-
-    form = await _types(world, lost, other)
-    assert "isn't the right one" in form.errors["remote_id"]
-    await form.submit({})
-    assert "isn't the right one" in form.errors["remote_id"]
-
-
-async def test_a_person_cannot_use_what_another_request_made(world: World) -> None:
-    lost = await _lost(world, None)
-    world.service.next_video(replace(RENAMED, id_case="upper"))
-    theirs = await world.request_video(world.ben, {"script": SCRIPT})
-    [video_id] = world.service.videos
-
-    form = await _types(world, lost, video_id.upper())
-
-    assert "belongs to another request" in form.errors["remote_id"]
-    await world.advance(minutes=5)
-    assert not world.replies(lost.card)
-    assert len(world.replies(theirs)) == 1
 
 
 async def test_a_link_in_a_refusal_of_an_id_is_shown_as_its_host(world: World) -> None:

@@ -231,17 +231,6 @@ async def test_after_a_start_one_create_finds_out_whether_the_service_works(
         assert world.created_count() >= 20 - 4
 
 
-async def test_a_service_that_fails_for_unknown_ids_is_not_down(quiet_world: World) -> None:
-    world = quiet_world
-    world.service.unknown_id_status = 500
-    async with bot_at_work(world):
-        world.service.faults.next("create_video", CannedResponse(500))
-        await world.request_video(world.ana)
-        await ask_often(world, 10)
-        await world.advance(seconds=10)
-        assert world.created_count() == MADE + 10
-
-
 async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(
     quiet_world: World,
 ) -> None:

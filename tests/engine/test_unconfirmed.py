@@ -12,7 +12,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
-from tests.modes import on_both_engines, on_sqlite_alone
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World, number_of
 
 AGAIN = "Create again"
@@ -194,29 +194,6 @@ async def test_without_a_public_address_the_question_comes_at_once(quiet_world: 
 
     assert len(world.replies(card)) == 1
     assert len(world.requests_for("create_video")) == 1
-
-
-@on_sqlite_alone
-async def test_a_create_call_that_a_stop_interrupted_is_not_repeated(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
-    world.service.callback_plan = CallbackPlan(after=timedelta(minutes=1))
-    async with world.running_bot() as bot:
-        port, address = str(bot.port), f"http://127.0.0.1:{bot.port}"
-        form = await world.open_form(world.ana)
-        await _until_created(world, form)
-
-    async with world.running_bot(PORT=port, PUBLIC_URL=address):
-        # The end may have cut off the card's post as well: half a minute, and it is looked for.
-        await world.advance(seconds=40)
-        [card] = world.posts()
-        assert "Checking" in card.text
-        await world.advance(minutes=5)
-
-    assert len(world.requests_for("create_video")) == 1
-    assert len(world.replies(card)) == 1
 
 
 # ── I found it ─────────────────────────────────────────────────────────────────────────────
@@ -538,31 +515,6 @@ async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
     [card] = world.slack.messages(direct)
     assert "Your answer is needed" in card.text
     assert world.question(card).thread_ts == card.ts
-
-
-async def test_an_id_from_the_person_is_adopted_when_nothing_can_be_compared(
-    world: World,
-) -> None:
-    world.service.next_video(Scenario(overrides={"data": None}))
-    card = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    await _gives_id(world, card, video_id, warned=True)
-    await world.advance(minutes=5)
-
-    assert "is ready" in world.replies(card)[0].text
-    assert world.created_count() == 1
-
-
-async def test_an_id_from_a_callback_is_adopted_when_nothing_can_be_compared(
-    world: World,
-) -> None:
-    world.service.next_video(Scenario(overrides={"data": None}))
-    card = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    await _calls_back(world, 0, video_id)
-    await world.advance(minutes=5)
-
-    assert "is ready" in world.replies(card)[0].text
 
 
 async def test_an_unanswered_question_ends_the_job_and_creates_nothing(

@@ -539,7 +539,7 @@ async def test_a_question_whose_message_is_deleted_with_its_job_is_asked_again(
     await form.submit({choice(leading): "cancel"})
     await settled(world)
     soon, jobs = world.clock.now() + timedelta(hours=1), world.bot.store.jobs
-    assert await jobs.erase(soon, {}) == await jobs.delete(soon) == 1
+    assert await jobs.erase(soon, {}, {}) == await jobs.delete(soon) == 1
     assert [row["listed_in"] for row in _rows(world)] == [None]
 
     await world.advance(days=1)

@@ -176,7 +176,7 @@ async def test_a_job_can_be_deleted_before_its_retry(world: World) -> None:
     await world.advance(minutes=5)
     [_, again, _] = world.replies(card)
 
-    assert await jobs.erase(between, {}) == 1
+    assert await jobs.erase(between, {}, {}) == 1
     assert await jobs.delete(between) == 1
 
     assert await jobs.fetch(number) is None

@@ -51,7 +51,7 @@ async def test_nothing_erased_is_left_in_the_bytes_of_the_file_and_its_log(
     seed: int, store: Store, memory: Path
 ) -> None:
     await fill(store, seed)
-    assert await store.jobs.erase(LATER, {}) == 60
+    assert await store.jobs.erase(LATER, {}, {}) == 60
     assert await store.database.compact(give_way=False)
     assert SECRET.encode() not in raw(memory / "bot.db")
     await submit(store, "after")
@@ -69,7 +69,7 @@ async def test_a_work_that_arrives_ends_the_compaction(store: Store) -> None:
 
 async def test_a_reader_only_delays_the_compaction(store: Store, memory: Path) -> None:
     await fill(store, 0)
-    await store.jobs.erase(LATER, {})
+    await store.jobs.erase(LATER, {}, {})
     with contextlib.closing(sqlite3.connect(memory / "bot.db")) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM jobs").fetchall()

@@ -1,7 +1,6 @@
 """Two copies of the bot: limits, refusals and housekeeping, which each copy must get right."""
 
 import asyncio
-from datetime import timedelta
 
 import psycopg
 import pytest
@@ -128,21 +127,6 @@ async def test_a_row_that_could_not_be_read_goes_on_once_it_can_without_a_new_st
         await world.advance(hours=1, minutes=1)
         assert "Ready" in world.now(card).text
     assert 1 <= caplog.text.count("it is left as it is") <= 2
-
-
-async def test_both_copies_erase_old_texts(world: World) -> None:
-    async with world.running_copies(RETENTION_DAYS="1") as copies:
-        for number in range(4):
-            await world.at(copies[number % 2], submitted(world))
-        await world.advance(minutes=6)
-        assert "Hello" in str(sql(world, "SELECT params FROM jobs"))
-
-        world.clock.set(world.clock.now() + timedelta(days=1, hours=2))
-        await world.settle()
-        await world.advance(minutes=2)
-        params = sql(world, "SELECT params FROM jobs")
-        assert len(params) == 4
-        assert "Hello" not in str(params)
 
 
 # ── The video service ─────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ import pytest
 
 from bot.model import Request
 from bot.store import Store
-from bot.store.attempts import _IS_FREE, _OTHER_NAMED_BY_CALLBACK
+from bot.store.attempts import _CAN_ADOPT, SET_CANDIDATE
 from bot.store.audit import LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Transaction, Value
 from bot.store.deliveries import _ASKING, _FIRST, _LISTED
@@ -47,8 +47,9 @@ def add_jobs(db: sqlite3.Connection, count: int, state: str = "running") -> None
             {"n": f"job-{number}", "state": state},
         )
         db.execute(
-            "INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, remote_id)"
-            " VALUES (:n, 'U1', 'video', :n, 1, :n)",
+            "INSERT INTO attempts"
+            " (job_id, user_id, kind, token_hash, made_at, remote_id, candidate_id)"
+            " VALUES (:n, 'U1', 'video', :n, 1, :n, :n)",
             {"n": f"job-{number}"},
         )
         db.execute(
@@ -89,8 +90,11 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     cases: list[tuple[Query, Mapping[str, Value]]] = [
-        (_IS_FREE, {"kind": "video", "remote_id": "job-7", "attempt_id": 1}),
-        (_OTHER_NAMED_BY_CALLBACK, {"kind": "video", "remote_id": "job-7", "id": 1}),
+        (SET_CANDIDATE, {"kind": "video", "remote_id": "job-7", "attempt_id": 1, "now": 1}),
+        (
+            _CAN_ADOPT,
+            {"kind": "video", "remote_id": "job-7", "attempt_id": 8, "user_supplied": 1},
+        ),
         (_FIRST, {"held": "[]", "window": 128}),
         (_ASKING, {"job_id": "job-7"}),
         (_LISTED, {"ids": "[7]"}),

@@ -12,15 +12,11 @@ from pathlib import Path
 import aiosqlite
 import pytest
 
-from bot.app import running
-from bot.settings import Settings
 from bot.store import DatabaseError, DatabaseInUse, DatabaseUnavailable, Store
 from bot.store.database import Query, Transaction
 from bot.store.sqlite import Connection, SQLiteDatabase
-from bot.tasks import PartFailed
 from bot.timings import Timings
 from tests.store.test_store import NOW, claim, submit
-from tests.world import World
 
 TIMINGS = Timings()
 COUNT = Query("SELECT count(*) AS number FROM jobs")
@@ -76,17 +72,6 @@ async def test_many_waiting_works_take_one_hop_and_one_transaction(
 # ── The end of the task that commits ──────────────────────────────────────────────────────────
 
 
-async def test_no_caller_waits_forever_for_a_cancelled_committer(database: SQLiteDatabase) -> None:
-    asked = asyncio.create_task(database.run(count))  # noqa: TID251 - awaited below
-    await asyncio.sleep(0)
-    database._committer.cancel()
-    async with asyncio.timeout(30):
-        with pytest.raises(DatabaseUnavailable):
-            await asked
-        with pytest.raises(DatabaseUnavailable):
-            await database.watch()
-
-
 async def test_a_write_that_must_be_stored_ends_once_the_database_is_closed(tmp_path: Path) -> None:
     timings = replace(TIMINGS, retry_interval=timedelta(milliseconds=1))
     async with Store.open(tmp_path / "bot.db", timings) as store:
@@ -137,13 +122,3 @@ async def test_a_database_whose_user_is_cancelled_again_and_again_is_closed_afte
         assert await asyncio.gather(*asked) == [0, 0]
     async with SQLiteDatabase.open(path, timedelta(0)) as database:
         assert await database.run(count) == 0
-
-
-async def test_the_bot_ends_with_the_reason_when_its_committer_ends(quiet_world: World) -> None:
-    settings = Settings.read(quiet_world.environment("0"))
-    async with asyncio.timeout(30):
-        async with running(settings, clock=quiet_world.clock, timings=TIMINGS) as bot:
-            assert isinstance(bot.store.database, SQLiteDatabase)
-            bot.store.database._committer.cancel()
-            with pytest.raises((PartFailed, DatabaseError), match="ended unexpectedly"):
-                await bot.run_until(asyncio.Event())

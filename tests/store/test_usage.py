@@ -1,24 +1,15 @@
 """What is counted: in the day in which it was asked for, and given back there, once."""
 
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 
-import psycopg
 import pytest
 
-from bot.store.engines import migrate
-from bot.store.migrate import MIGRATIONS, steps
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
-from tests.databases import Address, query
 from tests.engine.test_unconfirmed import AGAIN
 from tests.journeys.test_limits import BUSY, refused
 from tests.modes import on_both_engines
-from tests.postgres import empty_database_url
-from tests.store.test_migrations import migrations
 from tests.usage import usage_differences_in
 from tests.world import World
 
@@ -173,76 +164,3 @@ async def test_a_kind_that_is_no_training_counts_as_a_video(quiet_world: World) 
         await world.request_video(world.ana)
     rows = world.query("SELECT DISTINCT videos, trainings FROM usage")
     assert rows == [{"videos": 1, "trainings": 1}]
-
-
-# ── A database from before ────────────────────────────────────────────────────────────────────
-
-_JOB = (
-    "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state)"
-    " VALUES ('{id}', '{id}', '{kind}', '{{}}', '{user}', 'C1', {at}, '{state}');"
-)
-_ATTEMPT = (
-    "INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, spoken_ms, outcome)"
-    " VALUES ('{job}', '{user}', '{kind}', '{hash}', {at}, {ms}, {outcome});"
-)
-# 2026-03-31, half an hour before the end of the month in UTC, and a day later.
-_LAST, _NEXT = 1_774_999_800_000, 1_775_086_200_000
-
-
-@pytest.mark.parametrize("engine", ["SQLite", "PostgreSQL"])
-async def test_a_database_from_before_counts_what_is_in_it(engine: str, tmp_path: Path) -> None:
-    earlier = tmp_path / "earlier"
-    files = {name: sql for name, sql in steps("sqlite").items() if name < "0003"}
-    with empty_database_url() as url:
-        address: Address = tmp_path / "bot.db" if engine == "SQLite" else url
-        with migrations(earlier):
-            for folder in ("sqlite", "postgres"):
-                for name in files:
-                    found = MIGRATIONS / folder / f"{name}.sql"
-                    (earlier / folder / f"{name}.sql").write_bytes(found.read_bytes())
-            await migrate(address)
-        statements = [
-            _JOB.format(id="j1", kind="video", user="U1", at=_LAST, state="running"),
-            _JOB.format(id="j2", kind="replica", user="U2", at=_LAST, state="waiting_for_approval"),
-            _JOB.format(id="j3", kind="video", user="U2", at=_LAST, state="creating"),
-            _ATTEMPT.format(
-                job="j1", user="U1", kind="video", hash="a", at=_LAST, ms=900, outcome="'created'"
-            ),
-            _ATTEMPT.format(
-                job="j1", user="U1", kind="video", hash="b", at=_NEXT, ms=900, outcome="'refused'"
-            ),
-            _ATTEMPT.format(
-                job="j3", user="U2", kind="video", hash="c", at=_NEXT, ms=500, outcome="NULL"
-            ),
-            "INSERT INTO spending VALUES ('2026-03', 'U1', 'video', 2, 6000);",
-            "INSERT INTO spending VALUES ('2025-12', 'U3', 'replica', 1, 0);",
-        ]
-        _run(address, "".join(statements))
-        await migrate(address)
-        columns = "who, period, videos, spoken_ms, trainings"
-        rows = query(address, f"SELECT {columns} FROM usage ORDER BY period, who")  # noqa: S608
-        assert [tuple(row.values()) for row in rows] == [
-            ("", "2025-12", 0, 0, 1),
-            ("U3", "2025-12", 0, 0, 1),
-            ("", "2026-03", 3, 6900, 1),
-            ("U1", "2026-03", 3, 6900, 0),
-            ("U2", "2026-03", 0, 0, 1),
-            ("", "2026-03-31", 1, 900, 1),
-            ("U1", "2026-03-31", 1, 900, 0),
-            ("U2", "2026-03-31", 0, 0, 1),
-            ("", "2026-04", 1, 500, 0),
-            ("U2", "2026-04", 1, 500, 0),
-            ("", "2026-04-01", 1, 500, 0),
-            ("U2", "2026-04-01", 1, 500, 0),
-        ]
-        counted = query(address, "SELECT id, counted_on FROM jobs ORDER BY id")
-        assert [row["counted_on"] for row in counted] == [None, "2026-03-31", "2026-04-01"]
-
-
-def _run(address: Address, sql: str) -> None:
-    if isinstance(address, Path):
-        with closing(sqlite3.connect(address)) as db:
-            db.executescript(sql)
-    else:
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(sql.encode())
