@@ -12,6 +12,7 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
 from bot.model import Failure, Job, Snapshot, State, token_hash
 from bot.service.gate import AccountRefused, Held
+from bot.store import NotAllowed
 
 _LOG: Final = logging.getLogger(__name__)
 _WAS_STOPPED: Final = "the bot was stopped for a while"
@@ -55,7 +56,7 @@ async def create_job(runtime: Runtime, job: Job) -> None:
                 await _retry_later(runtime, job, stopped, attempted=True)
                 return
             snapshot = await runtime.create(kind, call, body)
-    except Refused as error:
+    except (NotAllowed, Refused) as error:
         await _end_refused(runtime, job, error)
     except Held as held:
         await _wait_at_gate(runtime, job, held, attempted=attempt is not None)
@@ -96,8 +97,11 @@ async def _record_created(runtime: Runtime, job: Job, attempt: int, snapshot: Sn
     await runtime.catalogue(kind, replace(snapshot, facts=job.params))
 
 
-async def _end_refused(runtime: Runtime, job: Job, error: Refused) -> None:
+async def _end_refused(runtime: Runtime, job: Job, error: NotAllowed | Refused) -> None:
     """End a job that was refused, unless it waits already for what it was refused for."""
+    if isinstance(error, NotAllowed):
+        await runtime.finish(replace(job, state=State.FAILED, failure=Failure.STOPPED_BY_OWNER))
+        return
     failure = Failure.REFUSED
     if isinstance(error, AccountRefused):
         failure = error.failure

@@ -405,7 +405,9 @@ _BEGIN_CREATING: Final = Query(
     """
     UPDATE jobs SET state = 'creating', attempts = attempts + 1,
         due_at = :lease_end, wait_ms = :lease_end - :now
-    WHERE id = :id AND claim = :claim AND state = 'queued' AND wake_at IS NULL RETURNING id
+    WHERE id = :id AND claim = :claim AND state = 'queued' AND wake_at IS NULL AND NOT EXISTS (
+        SELECT 1 FROM replicas WHERE lower(id) = lower(:face) AND removed_at IS NOT NULL
+    ) RETURNING id
     """
 )
 _CHECK_NOW: Final = Query(
@@ -1185,17 +1187,24 @@ class Jobs(DueRows):
         """Store that a create call may cost money from now on; return the attempt's id.
 
         None means that the job must not be created: the lease was lost, or it was woken meanwhile.
+
+        Raises:
+            NotAllowed: its replica was removed since it was asked for.
         """
 
-        def work(tx: Transaction) -> int | None:
+        def work(tx: Transaction) -> int | NotAllowed | None:
             times = {"now": to_ms(now), "lease_end": to_ms(now + self._timings.lease)}
-            if tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim, **times) is None:
-                # A callback may have named what an earlier attempt made.
-                release_woken(tx, job, to_ms(now))
-                return None
-            return add_attempt(tx, job, token_hash, to_ms(now))
+            face = job.params.get("replica_id", "")
+            if tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim, face=face, **times) is not None:
+                return add_attempt(tx, job, token_hash, to_ms(now))
+            # A callback may have named what an earlier attempt made.
+            if not release_woken(tx, job, to_ms(now)):
+                [known] = tx.all(FACE, face=face)
+                if known["face_removed"] is not None:
+                    return NotAllowed(Bound.REPLICA, self._limits.current)
+            return None
 
-        return await self._database.run(work)
+        return _stored(await self._database.run(work))
 
     async def record_created(
         self, job: Job, attempt_id: int, *, now: datetime, due_at: datetime

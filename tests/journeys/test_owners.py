@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
-from sandbox.faults import Reset
+from sandbox.faults import CannedResponse, Reset
 from sandbox.slack_objects import Message
 from tests.databases import query
 from tests.modes import on_both_engines
@@ -105,6 +105,29 @@ async def test_the_person_in_the_footage_stops_the_training(world: World) -> Non
     assert "delete it there too" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
 
 
+async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.faults.next(
+        "create_video", CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "60"})
+    )
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        card = await world.request_video(world.ben)
+        await world.advance(seconds=1)
+        assert "Waiting" in world.now(card).text
+        await (await change(world, world.ana, f"remove {REPLICA}")).submit()
+        await world.advance(hours=1)
+        assert "Stopped by the replica's owner or an admin" in world.now(card).text
+        [reply] = world.replies(card)
+        assert "this replica was removed, so I didn't make your video" in reply.text
+        assert "You weren't charged." in world.now(card).text
+        assert world.created_count() == 0
+        [used] = query(world.address, "SELECT max(videos) AS videos FROM usage")
+        assert used["videos"] == 0  # it was not charged, and does not count
+
+
 @pytest.mark.parametrize("other", ["ana", "cleo"])
 async def test_only_the_person_in_the_footage_stops_the_training(world: World, other: str) -> None:
     card = await train(world, world.ana, "ben")
@@ -185,16 +208,16 @@ async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> Non
     async with world.running_bot(VIDEO_API_LISTS="yes"):
         await says(world, world.ana, f"add {REPLICA}")
         await says(world, world.ana, f"default {REPLICA}")
-        world.creates_slowly()
         card = await world.request_video(world.ben)
+        await world.settle()
         form = await change(world, world.ana, f"remove {REPLICA}")
         said = str(form.view.body["blocks"])
-        assert "Default in channels: 1. Requests under way: 1; they go on." in said
+        assert "Default in channels: 1. Open requests: 1; sent ones go on." in said
         assert "It still exists at the video service: delete it there too." in said
         await form.submit()
         assert not form.is_open
         await world.advance(hours=3)
-        assert "Ready" in world.now(card).text  # it was under way
+        assert "Ready" in world.now(card).text  # it was sent
 
         form = await world.open_form(world.ben)
         assert form.values.get("replica_id") is None

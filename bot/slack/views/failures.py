@@ -83,6 +83,8 @@ def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
             Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED | Failure.STOPPED_BY_OWNER
         ) if not job.attempts:
             return _unapproved(job, noun)
+        case Failure.STOPPED_BY_OWNER if "script" in job.params:  # it was never sent
+            return created
         case Failure.STOPPED | Failure.STOPPED_BY_ADMIN | Failure.STOPPED_BY_OWNER:
             return MAY_BE_CHARGED
         case _:  # a person cancelled it, or nobody approved or said anything

@@ -11,7 +11,7 @@ CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 STOPPED: Final = {
     Failure.STOPPED: "waiting",
     Failure.STOPPED_BY_ADMIN: "by an admin",
-    Failure.STOPPED_BY_OWNER: "by the person in the footage",
+    Failure.STOPPED_BY_OWNER: "by the replica's owner or an admin",
 }
 """The failures that say that nobody follows it any more, and how "stopped" goes on."""
 NOT_APPROVED: Final = {

@@ -115,4 +115,6 @@ def _stopped(job: Job, noun: str) -> Message:
         text = f"<@{job.user}>, an admin stopped your {noun}. {MAY_BE_CHARGED}"
     elif job.failure is Failure.STOPPED_BY_OWNER:
         text = f"<@{job.user}>, the person in the footage stopped this {noun}."
+        if "script" in job.params:  # it waited to be sent
+            text = f"<@{job.user}>, this replica was removed, so I didn't make your {noun}."
     return Message(text, [section(text)])
