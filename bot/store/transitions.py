@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-from bot.model import Job, State
+from bot.model import Job, Role, State
 from bot.store.attempts import NO_OTHER_HAS_IT
 from bot.store.database import (
     Query,
@@ -19,7 +19,7 @@ from bot.store.database import (
     to_ms,
     wait_ms,
 )
-from bot.store.deliveries import add_notice_of_day, add_reply, edit_card
+from bot.store.deliveries import add_below, add_notice_of_day, edit_card
 from bot.store.due import tell
 from bot.store.job_rows import changing_columns, snapshot_text
 from bot.store.usage import give_back
@@ -178,7 +178,7 @@ def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool
         return False
     tell(tx, Topic.JOBS, ended["due_at"], now)
     edit_card(tx, job.id, job.user, now)
-    add_reply(tx, job, now)
+    add_below(tx, job, Role.REPLY, now)
     if job.owner is not None and job.state is State.SUCCEEDED and job.kind not in trainings:
         add_notice_of_day(tx, job, now)
     give_back(tx, job, trainings, ended["counted_on"], now)
