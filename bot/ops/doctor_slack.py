@@ -33,7 +33,7 @@ from bot.slack.payloads import Payload
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.views.blocks import Json
 from bot.store.inspection import stored_installation, stored_limit_changes
-from bot.store.usage import CHANGEABLE, written
+from bot.store.usage import LIMITS, written
 from bot.timings import Timings
 
 _T = TypeVar("_T")
@@ -362,7 +362,7 @@ class _Names:
     def findings(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
         """Yield who and what each setting names, by the name of the setting."""
         for name, words in _WORDS.items():
-            by_admins = ", or in Home, if it was set there" if name in CHANGEABLE else ""
+            by_admins = ", or in Home, if it was set there" if name in LIMITS else ""
             for each in ids[name]:
                 if why := self.missing.get(each):
                     yield error(

@@ -87,6 +87,7 @@ from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapsho
 from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
 from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
 from bot.store.usage import (
+    USED,
     USED_COLUMNS,
     Bound,
     LimitReached,
@@ -96,7 +97,6 @@ from bot.store.usage import (
     NotAllowed,
     count,
     day_of,
-    fetch_used,
     give_back,
     lock_limits,
     not_allowed,
@@ -789,10 +789,10 @@ class Jobs(DueRows):
         self, tx: Transaction, known: LimitsInForce, values: Mapping[str, Value]
     ) -> tuple[Row, LimitsInForce]:
         """Return what a submission asks, and the limits, which an admin may have changed since."""
-        [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
+        [form] = tx.all(_FORM, open_per_user=known.limits.max_open_per_user, **values)
         if form["revision"] != known.revision:
             known = self._limits.read(tx)
-            [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
+            [form] = tx.all(_FORM, open_per_user=known.limits.max_open_per_user, **values)
         return form, known
 
     async def create_again(
@@ -841,7 +841,8 @@ class Jobs(DueRows):
             asks_owner = used["face_asks"] == 1 and owner not in {None, user}
             if asks_owner and owner is not None:
                 asked = (owner,)
-            if reached := reached_limit(limits, fetch_used(tx, row["user_id"], now), now):
+            [counted] = tx.all(USED, **periods(row["user_id"], now))
+            if reached := reached_limit(limits, counted, now):
                 return reached
             count(tx, job, self._trainings, day_of(now), to_ms(now))
             tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now), day=day_of(now))

@@ -64,9 +64,9 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
             "VIDEO_USERS": world.ana.user.id,
         }
         assert found.changes["MAX_PER_DAY"].changed_by == "U0ADMIN"
-        assert (found.limits.per_day, found.settings.per_day) == (3, 1)
+        assert (found.limits.max_per_day, found.settings.max_per_day) == (3, 1)
 
-        await limits.change({"MAX_PER_DAY": None, "VIDEO_USERS": ""}, "U0ADMIN", now)
+        await limits.change({"MAX_PER_DAY": "1", "VIDEO_USERS": ""}, "U0ADMIN", now)
         assert "limit of 1 request a day" in await refused(world, world.ana)
         with pytest.raises(InvalidLimits) as wrong:
             await limits.change(

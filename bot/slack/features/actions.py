@@ -58,7 +58,6 @@ from bot.slack.views.limits import (
     limit_sentence,
     person_sentence,
     resets_in_form,
-    resets_in_message,
 )
 from bot.slack.views.presenters import NOT_APPROVED, Presenter, script_of, state_word
 from bot.store import AddedCandidate, Bound, LimitReached, NobodyToApprove, NotAllowed
@@ -220,10 +219,10 @@ async def queue_again(
     except NobodyToApprove:
         return NOBODY_TO_APPROVE
     except LimitReached as reached:
-        resets = resets_in_message(reached)
-        if in_form:
-            resets = resets_in_form(reached, ctx.access.zone(user), ctx.clock.now())
-        return f"I didn't create it again. {limit_sentence(reached, resets, person, who)}"
+        zone = ctx.access.zone(user)
+        resets = resets_in_form(reached.left, zone, ctx.clock.now()) if in_form else ""
+        said = limit_sentence(reached.left, resets, person=person, who=who)
+        return f"I didn't create it again. {said}"
     return None if queued else SETTLED
 
 

@@ -540,8 +540,8 @@ async def _stored(
         await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
-        resets = resets_in_form(reached, ctx.access.zone(asked.user), now)
-        await _ack_general_error(ack, view, limit_sentence(reached, resets, who=who))
+        resets = resets_in_form(reached.left, ctx.access.zone(asked.user), now)
+        await _ack_general_error(ack, view, limit_sentence(reached.left, resets, who=who))
     return None
 
 
