@@ -257,11 +257,8 @@ _FORM: Final = Query(
     SELECT (SELECT id FROM jobs WHERE request_key = :key) AS submitted,
         (SELECT id FROM jobs WHERE retry_of = :retry_of) AS retry,
         ({SAME}) AS same,
-        (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user AND state IN
-                ('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')
-            LIMIT :open_per_user
-        ) AS found) AS open_jobs,
+        (SELECT count(*) FROM jobs WHERE ended_at IS NULL AND user_id = :user AND state IN
+            ('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')) AS open_jobs,
         (SELECT max(turn_at) FROM jobs
             WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user) AS last_turn,
         {FACE_COLUMNS},
@@ -705,7 +702,9 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> _Answer:
             lock_limits(tx)
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
-            form, limits = self._ask_for_form(tx, known, values)
+            [form] = tx.all(_FORM, **values)
+            is_known = form["revision"] == known.revision
+            limits = known if is_known else self._limits.read(tx)
             if found := _found_or_outside(tx, form, request, limits.limits, groups):
                 return _Answer(found, limits)
             if needs_approval and not approvers:
@@ -784,16 +783,6 @@ class Jobs(DueRows):
         if answer.used_before is not None:
             self._limits.learn_count(request.user, now, answer.used_before)
         return _stored(answer.result)
-
-    def _ask_for_form(
-        self, tx: Transaction, known: LimitsInForce, values: Mapping[str, Value]
-    ) -> tuple[Row, LimitsInForce]:
-        """Return what a submission asks, and the limits, which an admin may have changed since."""
-        [form] = tx.all(_FORM, open_per_user=known.limits.max_open_per_user, **values)
-        if form["revision"] != known.revision:
-            known = self._limits.read(tx)
-            [form] = tx.all(_FORM, open_per_user=known.limits.max_open_per_user, **values)
-        return form, known
 
     async def create_again(
         self,

@@ -33,7 +33,6 @@ _FORM_VALUES: dict[str, Value] = {
     "since": 0,
     "seen_in": "C1",
     "sees_all": 0,
-    "open_per_user": 20,
     **_PERIODS,
 }
 
