@@ -54,13 +54,12 @@ from bot.slack.views.buttons import (
 )
 from bot.slack.views.kinds import REPLICA_ID
 from bot.slack.views.limits import (
-    REPLICA_REMOVED,
+    bound_error,
     limit_sentence,
-    person_sentence,
     resets_in_form,
 )
 from bot.slack.views.presenters import NOT_APPROVED, Presenter, script_of, state_word
-from bot.store import AddedCandidate, Bound, LimitReached, NobodyToApprove, NotAllowed
+from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
@@ -214,8 +213,7 @@ async def queue_again(
             job.id, job.attempts, user, now, membership.groups
         )
     except NotAllowed as outside:
-        is_removed = outside.bound is Bound.REPLICA
-        return REPLICA_REMOVED if is_removed else person_sentence(membership, who)
+        return bound_error(outside, "", membership, who)
     except NobodyToApprove:
         return NOBODY_TO_APPROVE
     except LimitReached as reached:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from enum import Enum
 from typing import Final
 
 from bot.setting_values import LONGEST_SCRIPT
@@ -18,21 +17,13 @@ _SMALL_SHARE: Final = 5  # a fifth
 _MAX_LISTED: Final = 10
 
 
-class GroupProblem(Enum):
-    """Why it is not known who is in a user group."""
-
-    HIDDEN = "hidden"
-    """Slack does not let the bot see it."""
-    NO_ANSWER = "no answer"
-
-
 @dataclass(frozen=True, slots=True)
 class Membership:
     """The user groups that a person is in, of those that limits name."""
 
     groups: frozenset[str] = frozenset()
-    problem: GroupProblem | None = None
-    """What hindered to find out about all of them."""
+    problem: str = ""
+    """What hindered to find out about all of them: a sentence, with ``{}`` for who can change that."""
 
 
 def limit_sentence(
@@ -66,12 +57,8 @@ def resets_in_form(reached: Left, zone: tzinfo | None, now: datetime) -> str:
         return ""
     moment, today = (each.astimezone(zone or UTC) for each in (reached.resets_at, now))
     at = f"at {moment:%I:%M %p}".replace("at 0", "at ") + ("" if zone else " UTC")
-    match (moment.date() - today.date()).days:
-        case 0:
-            return at
-        case 1:
-            return f"tomorrow {at}"
-    return f"on {moment:%B} {moment.day} {at}"
+    days = (moment.date() - today.date()).days
+    return {0: "", 1: "tomorrow "}.get(days, f"on {moment:%B} {moment.day} ") + at
 
 
 def left_sentences(found: Sequence[Left]) -> list[str]:
@@ -124,6 +111,11 @@ NO_PRICE: Final = Price()
 
 
 REPLICA_REMOVED: Final = "This replica was removed here. Pick another one."
+GROUP_HIDDEN: Final = (
+    "I can't see who is in the user group that can do that. Let {} know: I need the scope "
+    "usergroups:read."
+)
+_NOT_LISTED: Final = "Only some people here can do that. Ask {}."
 
 
 def bound_error(outside: NotAllowed, script: str, membership: Membership, who: str) -> str:
@@ -141,15 +133,7 @@ def bound_error(outside: NotAllowed, script: str, membership: Membership, who: s
 
 def person_sentence(membership: Membership, who: str) -> str:
     """Return why a person may not ask for something that only some may ask for."""
-    match membership.problem:
-        case GroupProblem.NO_ANSWER:
-            return NOT_CHECKED
-        case GroupProblem.HIDDEN:
-            return (
-                "I can't see who is in the user group that can do that. Let "
-                f"{who} know: I need the scope usergroups:read."
-            )
-    return f"Only some people here can do that. Ask {who}."
+    return (membership.problem or _NOT_LISTED).format(who)
 
 
 def channel_sentence(allowed: Sequence[str], who: str) -> str:
