@@ -21,6 +21,7 @@ from bot.slack.features.limits import (
     Group,
     Metadata,
     block_id,
+    changed_meanwhile,
     entered,
     limits_form,
 )
@@ -155,8 +156,10 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         await ack_errors(ack, view, mistakes)
         return
     except LimitsChanged as error:
-        drawn = limits_form(error.in_force, await _groups(ctx), filled, before=view)
-        await ack(response_action="update", view=drawn)
+        note = changed_meanwhile(metadata.shown, error.in_force)
+        groups, drawn = await _groups(ctx), metadata.drawn + 1
+        anew = limits_form(error.in_force, groups, filled, drawn=drawn, note=note)
+        await ack(response_action="update", view=anew)
         return
     await ack()
 

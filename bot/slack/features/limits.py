@@ -1,7 +1,6 @@
 """The form in which admins change limits: its fields, and what was changed in it."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from pydantic import Field
@@ -17,7 +16,6 @@ _MAX_OPTIONS: Final = 100
 _CHANNELS: Final = "ALLOWED_CHANNELS"
 _GROUPS: Final = "_GROUPS"
 _ABOUT: Final = "Changes apply to new requests. Leave a number blank for the default."
-_NONE: Final = MappingProxyType[str, str]({})
 
 
 class Metadata(PrivateMetadata):
@@ -41,8 +39,10 @@ class Group(Payload):
 def limits_form(
     in_force: LimitsInForce,
     groups: Sequence[Group] = (),
-    filled: Mapping[str, str] = _NONE,
-    before: View | None = None,
+    filled: Mapping[str, str] | None = None,
+    *,
+    drawn: int = 0,
+    note: str = "",
 ) -> Json:
     """Return the form with the limits that are in force.
 
@@ -50,12 +50,11 @@ def limits_form(
         in_force: the limits.
         groups: the user groups to choose from; without any, their fields are left out.
         filled: what was filled in instead, by the name of the setting.
-        before: the form as it was before others changed limits.
+        drawn: how often it was drawn anew.
+        note: what to say on top of it.
     """
-    drawn = before.metadata(Metadata).drawn + 1 if before is not None else 0
-    note = _changed_meanwhile(before, in_force) if before is not None else ""
     now, settings = in_force.limits.texts(), in_force.settings.texts()
-    values = {**now, **filled}
+    values = {**now, **(filled or {})}
     blocks = [section(note)] if note else []
     blocks.append(context(mrkdwn(_ABOUT)))
     for name, limit in LIMITS.items():
@@ -103,9 +102,12 @@ def entered(view: View, in_force: LimitsInForce) -> dict[str, str]:
     return found
 
 
-def _changed_meanwhile(view: View, in_force: LimitsInForce) -> str:
-    """Return what others have changed since a form was drawn, for the note on top of it."""
-    shown, sentences = view.metadata(Metadata).shown, []
+def changed_meanwhile(shown: Mapping[str, str], in_force: LimitsInForce) -> str:
+    """Return what others have changed since a form was drawn, for the note on top of it.
+
+    ``shown`` has the hash of each limit as the form showed it.
+    """
+    sentences = []
     for name, value in in_force.limits.texts().items():
         if limit_hash(value) == shown.get(name):
             continue
@@ -141,16 +143,15 @@ def _people(limit: Limit, ids: Sequence[str], groups: Sequence[Group], drawn: in
     hint = f"Leave {which} empty for everyone. Admins always can."
     of_people = block_id(limit.name, drawn)
     blocks = [field(of_people, label(limit), people, hint=hint, optional=True)]
-    chosen = {each: Group(id=each, name=each) for each in ids if _is_group(each)}
-    offered = {**chosen, **{each.id: each for each in groups}}
-    first = sorted(offered.values(), key=lambda each: (each.id not in chosen, each.name.casefold()))
-    options = {each.id: _option(each) for each in first[:_MAX_OPTIONS]}
     if groups:
+        offered = {each.id: each for each in groups}
+        chosen = [_option(offered.pop(each, Group(id=each))) for each in ids if _is_group(each)]
+        others = sorted(offered.values(), key=lambda each: each.name.casefold())
         menu = element(
             "multi_static_select",
             limit.name + _GROUPS,
-            options=list(options.values()),
-            initial_options=[options[each] for each in chosen if each in options] or None,
+            options=[*chosen, *map(_option, others)][:_MAX_OPTIONS],
+            initial_options=chosen[:_MAX_OPTIONS] or None,
             placeholder="No group",
         )
         of_groups = block_id(limit.name + _GROUPS, drawn)
