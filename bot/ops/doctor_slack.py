@@ -275,10 +275,8 @@ async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Fi
     changes = await asyncio.to_thread(stored_limit_changes, settings.database_address)
     values = {
         name: changes[name].value if name in changes else written(getattr(settings, name.lower()))
-        for name in ("VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS")
+        for name in _WORDS
     }
-    values["ADMIN_USERS"] = written(settings.admin_users)
-    values["APPROVERS"] = written(settings.approvers)
     ids = {name: [each for each in value.split(",") if each] for name, value in values.items()}
     async with _client_of(settings) as client:
         names = _Names(client, timings)

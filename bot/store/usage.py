@@ -416,18 +416,6 @@ _TO: Final = " -> "
 _REMOVE: Final = Query("DELETE FROM limit_changes WHERE name = :name")
 
 
-class InvalidLimits(Exception):
-    """A value is wrong, and nothing was changed.
-
-    Attributes:
-        mistakes: a sentence for each that is wrong, by the name of its setting.
-    """
-
-    def __init__(self, mistakes: Mapping[str, str]) -> None:
-        super().__init__("invalid limits")
-        self.mistakes = mistakes
-
-
 @dataclass(frozen=True, slots=True)
 class LimitChange:
     """What an admin has changed."""
@@ -452,18 +440,6 @@ class LimitsInForce:
     """By the name of the setting."""
     revision: int = -1
     """Of what admins have changed; -1 before that was read."""
-
-
-class LimitsChanged(Exception):
-    """Somebody has changed the limits since they were shown, and nothing was changed.
-
-    Attributes:
-        in_force: the limits now.
-    """
-
-    def __init__(self, in_force: LimitsInForce) -> None:
-        super().__init__("the limits were changed meanwhile")
-        self.in_force = in_force
 
 
 def limit_hash(value: str) -> str:
@@ -648,13 +624,21 @@ class LimitsTable:
 
     async def fetch_past(self, limit: int) -> Sequence[LimitChange]:
         """Return the last changes, newest first, as far as they are kept."""
+        past, errors = await self._database.run(
+            lambda tx: read_each(_past_from, tx.all(LAST_LIMIT_CHANGES, limit=limit)), durable=False
+        )
+        self._unreadable.report(errors)
+        return [each for each in past if each.name in LIMITS]
 
-        def work(tx: Transaction) -> list[LimitChange]:
-            past, errors = read_each(_past_from, tx.all(LAST_LIMIT_CHANGES, limit=limit))
-            self._unreadable.report(errors)
-            return [each for each in past if each.name in LIMITS]
-
-        return await self._database.run(work, durable=False)
+    def mistakes(self, changes: Mapping[str, str]) -> dict[str, str]:
+        """Return a sentence for each value that ``change`` does not take, by its setting."""
+        settings, found = self.settings.texts(), {}
+        for name, value in changes.items():
+            try:
+                _checked(name, value, settings)
+            except ValueError as error:
+                found[name] = f"This {error}"
+        return found
 
     async def change(
         self,
@@ -664,7 +648,7 @@ class LimitsTable:
         *,
         shown: Mapping[str, str] | None = None,
         homes: Collection[str] = (),
-    ) -> None:
+    ) -> bool:
         """Have an admin's values in force, for all copies of the bot at once.
 
         The same again changes nothing.
@@ -677,24 +661,27 @@ class LimitsTable:
             shown: the fingerprints of the limits that the admin saw, by the name of the setting.
             homes: the users whose Home tabs show the limits.
 
+        Returns:
+            Whether they are in force: False if other limits than those ``shown`` are, and nothing
+            was changed. ``known`` has them.
+
         Raises:
-            InvalidLimits: a value is wrong, and nothing was changed.
-            LimitsChanged: other limits than those ``shown`` are in force, and nothing was changed.
+            ValueError: a value is wrong, and nothing was changed.
         """
         settings = self.settings.texts()
-        after = _checked(changes, settings)
+        after = {name: _checked(name, value, settings) for name, value in changes.items()}
 
-        def work(tx: Transaction) -> LimitsInForce:
+        def work(tx: Transaction) -> tuple[LimitsInForce, bool]:
             lock_limits(tx)  # a request counts before the change or after it
             in_force = self.read(tx)
             before = in_force.limits.texts()
             differing = sorted(name for name in after if after[name] != before[name])
             if not differing:
-                return in_force
+                return in_force, True
             if shown is not None and any(
                 limit_hash(value) != shown.get(name) for name, value in before.items()
             ):
-                raise LimitsChanged(in_force)
+                return in_force, False
             for name in differing:
                 detail = f"{name}: {before[name]}{_TO}{after[name]}"
                 record(tx, AuditAction.LIMIT_CHANGED, user=user, at=to_ms(now), detail=detail)
@@ -706,9 +693,11 @@ class LimitsTable:
             for each in homes:
                 tx.notify(Topic.HOMES, each)
             tx.notify(Topic.MEMORY)
-            return self.read(tx)
+            return self.read(tx), True
 
-        self.learn(await self._database.run(work, serial=True))
+        in_force, is_done = await self._database.run(work, serial=True)
+        self.learn(in_force)
+        return is_done
 
     async def fetch_spending(self, moment: datetime) -> MonthSpending:
         """Return what everybody asked for in the month of a moment."""
@@ -730,16 +719,10 @@ class LimitsTable:
         await self._database.run(work, serial=True)
 
 
-def _checked(changes: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the values as they would stand in the settings, whose own may be "" for no limit."""
-    values = {}
-    mistakes = {}
-    for name, given in changes.items():
-        try:
-            is_setting = given == settings[name]
-            values[name] = given if is_setting else written(LIMITS[name].read(given.strip()))
-        except ValueError as error:
-            mistakes[name] = f"This {error}"
-    if mistakes:
-        raise InvalidLimits(mistakes)
-    return values
+def _checked(name: str, value: str, settings: Mapping[str, str]) -> str:
+    """Return a value as it would stand in the setting, whose own may be "" for no limit.
+
+    Raises:
+        ValueError: it is wrong.
+    """
+    return value if value == settings[name] else written(LIMITS[name].read(value))

@@ -54,7 +54,7 @@ from bot.slack.views.home import (
     month_named,
     spending_modal,
 )
-from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
+from bot.store import Alarm, Claimed, Limits
 
 _MAX_PAGE: Final = 10_000
 _LOG: Final = logging.getLogger(__name__)
@@ -145,20 +145,17 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
         await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
         return
-    in_force, metadata = await ctx.store.limits.fetch(), view.metadata(Metadata)
-    filled = entered(view, in_force)
-    try:
-        await ctx.store.limits.change(
-            filled, user, ctx.clock.now(), shown=metadata.shown, homes=ctx.admins | {user}
-        )
-    except InvalidLimits as error:
-        mistakes = {block_id(name, metadata.drawn): said for name, said in error.mistakes.items()}
-        await ack_errors(ack, view, mistakes)
+    limits, metadata = ctx.store.limits, view.metadata(Metadata)
+    filled = entered(view, await limits.fetch())
+    if mistakes := limits.mistakes(filled):
+        errors = {block_id(name, metadata.drawn): said for name, said in mistakes.items()}
+        await ack_errors(ack, view, errors)
         return
-    except LimitsChanged as error:
-        note = changed_meanwhile(metadata.shown, error.in_force)
+    now, homes = ctx.clock.now(), ctx.admins | {user}
+    if not await limits.change(filled, user, now, shown=metadata.shown, homes=homes):
+        note = changed_meanwhile(metadata.shown, limits.known)
         groups, drawn = await _groups(ctx), metadata.drawn + 1
-        anew = limits_form(error.in_force, groups, filled, drawn=drawn, note=note)
+        anew = limits_form(limits.known, groups, filled, drawn=drawn, note=note)
         await ack(response_action="update", view=anew)
         return
     await ack()

@@ -91,12 +91,10 @@ def entered(view: View, in_force: LimitsInForce) -> dict[str, str]:
         if limit.most:
             value = str(int(text)) if text.isdecimal() else text or settings[name]
         else:
-            ids = set(text.split())
-            if name != _CHANNELS:
-                chosen = block_id(name + _GROUPS, metadata.drawn)
-                kept = filter(_is_group, _ids(now[name]))
-                ids |= set(fields.get(chosen, "").split() if chosen in there else kept)
-            value = ",".join(sorted(ids))
+            chosen = block_id(name + _GROUPS, metadata.drawn)
+            kept = filter(_is_group, _ids(now[name]))
+            groups = fields.get(chosen, "").split() if chosen in there else kept
+            value = ",".join(sorted({*text.split(), *groups}))
         if limit_hash(value) != metadata.shown.get(name):
             found[name] = value
     return found

@@ -23,7 +23,7 @@ class Membership:
 
     groups: frozenset[str] = frozenset()
     problem: str = ""
-    """What hindered to find out about all of them: a sentence, with ``{}`` for who can change that."""
+    """What hindered to find out about all of them: a sentence, with ``{}`` for whom to tell."""
 
 
 def limit_sentence(
