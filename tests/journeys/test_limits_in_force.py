@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.ops import doctor
+from sandbox.driver import Person
 from sandbox.slack_objects import UserGroup
 from tests.journeys.test_limits import BUSY, VALUES, make, refused
 from tests.modes import on_both_engines
@@ -22,6 +23,7 @@ async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(
     world.clock.set(datetime(2026, 3, 30, 23, tzinfo=UTC))
     settings = {"MAX_PER_USER_PER_MONTH": "2", "MAX_PER_MONTH": "3"}
     async with world.running_bot(**settings):  # type: ignore[arg-type]
+        form = await world.open_form(Person(world.slack, "cleo"))
         await make(world, world.ana, 2)
         await world.advance(hours=24)  # on the 31st: nothing is left of the day
         assert (await refused(world, world.ana)).startswith(
@@ -31,6 +33,8 @@ async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(
         assert (await refused(world, world.ben)).startswith(
             f"Your workspace has reached its limit of 3 requests a month. It resets {APRIL}. "
         )
+        await form.submit(VALUES)
+        assert "limit of 3 requests a month" in str(form.errors)
         await world.advance(hours=1)
         await make(world, world.ana)
 
