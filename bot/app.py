@@ -5,7 +5,7 @@ import gc
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +18,6 @@ from bot.engine.loop import Worker
 from bot.engine.replica_list import ReplicaList
 from bot.engine.sweep import Sweep
 from bot.errors import Outages
-from bot.kinds import Kind
 from bot.kinds.answers import DriftLog
 from bot.masking import Mask
 from bot.metrics import Metrics
@@ -38,7 +37,7 @@ from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
 from bot.slack.outbox.messenger import Messenger
 from bot.slack.views.limits import Price
-from bot.store import DatabaseError, Limits, Memory, Store
+from bot.store import LIMITS, DatabaseError, Limits, Memory, Store
 from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
 from bot.timings import Timings
 from bot.web.health import Readiness, ServiceCheck
@@ -129,7 +128,11 @@ async def running(
         Store.open(
             settings.database_address,
             timings,
-            _limits(settings, kinds.values()),
+            Limits(
+                **{each.field: getattr(settings, each.field) for each in LIMITS.values()},
+                admins=settings.admin_users,
+                trainings=frozenset(kind.name for kind in kinds.values() if kind.catalogued),
+            ),
             metrics,
             ApprovalPolicy(
                 approvers=settings.approvers,
@@ -331,22 +334,6 @@ async def running(
             await asyncio.gather(server.stop(), *closing)
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
             await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
-
-
-def _limits(settings: Settings, kinds: Iterable[Kind]) -> Limits:
-    return Limits(
-        open_per_user=settings.max_open_per_user,
-        per_user_per_day=settings.max_per_user_per_day,
-        per_day=settings.max_per_day,
-        per_user_per_month=settings.max_per_user_per_month,
-        per_month=settings.max_per_month,
-        max_script=settings.max_script,
-        video_users=settings.video_users,
-        training_users=settings.training_users,
-        channels=settings.allowed_channels,
-        admins=settings.admin_users,
-        trainings=frozenset(kind.name for kind in kinds if kind.catalogued),
-    )
 
 
 async def serve(

@@ -12,7 +12,7 @@ from bot import app
 from bot.app import Bot
 from bot.clock import Clock
 from bot.settings import Settings, environment
-from bot.store import CHANGEABLE
+from bot.store import LIMITS
 from bot.timings import Timings
 from sandbox import events
 from sandbox.http import free_port
@@ -71,7 +71,7 @@ _OWN: Final = frozenset(
 #: The settings of the bot that are read from the environment: all others.
 SETTINGS: Final = tuple(name for name in Settings.table() if name not in _OWN)
 # Under these, the sample requests would be refused, or would use up what may be asked for.
-_LIMITING: Final = frozenset(CHANGEABLE)
+_LIMITING: Final = frozenset(LIMITS)
 _NAMED: Final = frozenset(
     {"ADMIN_USERS", "VIDEO_USERS", "TRAINING_USERS", "APPROVERS"}
     | {"ALLOWED_CHANNELS", "APPROVAL_CHANNEL"}

@@ -11,7 +11,6 @@ from bot.store import (
     Limits,
     LimitsInForce,
     MonthSpending,
-    PastChange,
     PersonSpending,
 )
 from tests.slack.test_cards import ANA, BEN, NINE
@@ -25,7 +24,9 @@ _HEALTH: Final = Health(
     next_try=None,
     slowed_down=False,
 )
-_SETTINGS: Final = Limits(open_per_user=20, per_user_per_day=100, per_day=500, max_script=3000)
+_SETTINGS: Final = Limits(
+    max_open_per_user=20, max_per_user_per_day=100, max_per_day=500, max_script=3000
+)
 _CHANGES: Final = {
     "MAX_PER_USER_PER_MONTH": LimitChange("MAX_PER_USER_PER_MONTH", "30", ANA, NINE),
     "TRAINING_USERS": LimitChange("TRAINING_USERS", f"{ANA},{BEN}", BEN, NINE),
@@ -39,14 +40,13 @@ ADMIN: Final = AdminContent(
     health=_HEALTH,
     spending=MonthSpending(NINE, _PEOPLE),
     in_force=LimitsInForce(
-        replace(_SETTINGS, per_user_per_month=30, training_users=frozenset({ANA, BEN})),
+        replace(_SETTINGS, max_per_user_per_month=30, training_users=frozenset({ANA, BEN})),
         _SETTINGS,
         _CHANGES,
     ),
     past=(
-        PastChange("MAX_PER_USER_PER_MONTH", "", "30", ANA, NINE),
-        PastChange("TRAINING_USERS", "", f"{ANA},{BEN}", BEN, NINE),
-        PastChange("MAX_SCRIPT", "1000", "3000", BEN, NINE),
+        *_CHANGES.values(),
+        LimitChange("MAX_SCRIPT", "3000", BEN, NINE, before="1000"),
     ),
     media_hosts="stream.example.com",
 )

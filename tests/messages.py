@@ -31,11 +31,7 @@ from bot.slack.views.home import HomeContent, home_view, spending_modal
 from bot.slack.views.limits import limit_sentence, resets_in_form
 from bot.slack.views.question import question, question_list
 from bot.slack.views.reply import FILE_COMMENT, file_name
-from bot.store import (
-    KnownReplica,
-    Limit,
-    LimitReached,
-)
+from bot.store import LIMITS, KnownReplica, Left
 from sandbox.block_kit import objects
 from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
 from tests.approval_messages import approval_messages
@@ -280,11 +276,11 @@ def refusal_entries() -> Iterator[Entry]:
     """Yield what people are told who may not do something."""
     yield "Another person's request", [plain(not_theirs(f"<@{BEN}>"))]
     reached = [
-        LimitReached(Limit.OPEN_PER_USER, 5),
-        LimitReached(Limit.OPEN_PER_USER, 1),
-        LimitReached(Limit.PER_USER_PER_DAY, 20, NINE + timedelta(hours=15)),
-        LimitReached(Limit.PER_DAY, 200, NINE + timedelta(hours=15)),
-        LimitReached(Limit.PER_MONTH, 2_000, NINE + timedelta(days=29, hours=15)),
+        Left(LIMITS["MAX_OPEN_PER_USER"], 0, 5, None),
+        Left(LIMITS["MAX_OPEN_PER_USER"], 0, 1, None),
+        Left(LIMITS["MAX_PER_USER_PER_DAY"], 0, 20, NINE + timedelta(hours=15)),
+        Left(LIMITS["MAX_PER_DAY"], 0, 200, NINE + timedelta(hours=15)),
+        Left(LIMITS["MAX_PER_MONTH"], 0, 2_000, NINE + timedelta(days=29, hours=15)),
     ]
     sentences = [limit_sentence(each, resets_in_form(each, None, NINE)) for each in reached]
     yield "Limits", sentences

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from bot.store import LIMITS
+
 BOT: Final = Path(__file__).parent.parent / "bot"
 
 _MISTAKES: Final = "Mistakes in forms"
@@ -112,5 +114,6 @@ def sources() -> Iterator[tuple[str, str]]:
         name = str(path.relative_to(BOT / "slack"))
         if name not in _FOR_THE_LOG:
             yield _HEADINGS.get(name, _PRIVATE), path.read_text(encoding="utf-8")
+    yield _PRIVATE, str([limit.words for limit in LIMITS.values()])
     for name, heading in _ELSEWHERE.items():
         yield heading, (BOT / name).read_text(encoding="utf-8")

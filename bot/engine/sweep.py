@@ -94,7 +94,7 @@ class Sweep:
                 now - self._retention, now - self._keep_ended_for
             ):
                 self._tries_to_compact = _MAX_TRIES
-            await self._store.spending.forget_days(now)
+            await self._store.limits.forget_days(now)
         except DatabaseError as error:
             _report("old jobs could not be erased", error)
         else:

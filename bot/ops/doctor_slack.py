@@ -33,7 +33,7 @@ from bot.slack.payloads import Payload
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.views.blocks import Json
 from bot.store.inspection import stored_installation, stored_limit_changes
-from bot.store.usage import CHANGEABLE, written
+from bot.store.usage import LIMITS, written
 from bot.timings import Timings
 
 _T = TypeVar("_T")
@@ -275,10 +275,8 @@ async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Fi
     changes = await asyncio.to_thread(stored_limit_changes, settings.database_address)
     values = {
         name: changes[name].value if name in changes else written(getattr(settings, name.lower()))
-        for name in ("VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS")
+        for name in _WORDS
     }
-    values["ADMIN_USERS"] = written(settings.admin_users)
-    values["APPROVERS"] = written(settings.approvers)
     ids = {name: [each for each in value.split(",") if each] for name, value in values.items()}
     async with _client_of(settings) as client:
         names = _Names(client, timings)
@@ -362,7 +360,7 @@ class _Names:
     def findings(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
         """Yield who and what each setting names, by the name of the setting."""
         for name, words in _WORDS.items():
-            by_admins = ", or in Home, if it was set there" if name in CHANGEABLE else ""
+            by_admins = ", or in Home, if it was set there" if name in LIMITS else ""
             for each in ids[name]:
                 if why := self.missing.get(each):
                     yield error(

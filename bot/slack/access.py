@@ -142,7 +142,7 @@ class Access:
             if refusal := _REFUSALS.get(standing or _Standing.UNKNOWN):
                 return refusal
         if not limits.allows_channel(channel):
-            allowed = [f"<#{each}>" for each in sorted(limits.channels)[:_MAX_NAMED]]
+            allowed = [f"<#{each}>" for each in sorted(limits.allowed_channels)[:_MAX_NAMED]]
             return channel_sentence(allowed, self.admin_mentions)
         membership = await self.membership(limits, kind, user, deadline)
         refusal = person_sentence(membership, self.admin_mentions)
@@ -232,7 +232,7 @@ class Access:
         """Return why limits let nobody post in a channel, in plain text."""
         if limits.allows_channel(channel):
             return None
-        allowed = sorted(limits.channels)[:_MAX_NAMED]
+        allowed = sorted(limits.allowed_channels)[:_MAX_NAMED]
         names = await self.directory.names(allowed, deadline)
         channels = [f"#{name}" for name in names.values()]
         return channel_sentence(channels, await self.admin_names(deadline))

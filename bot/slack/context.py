@@ -35,7 +35,6 @@ from bot.slack.views.limits import (
     Price,
     left_sentences,
     limit_sentence,
-    resets_in_message,
 )
 from bot.slack.views.presenters import Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
@@ -227,7 +226,7 @@ class HandlerContext:
             return refusal
         if spent := next((each for each in left if not each.number), None):
             who = self.access.admin_mentions
-            return limit_sentence(spent, resets_in_message(spent), who=who)
+            return limit_sentence(spent, who=who)
         longest = None if kind in limits.trainings else limits.max_script
         approval = approval_note(self.store.jobs.approvals, user, longest)
         return await self.open_view(trigger_id, _with_left(view, [*left_sentences(left), approval]))

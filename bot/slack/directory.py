@@ -16,7 +16,7 @@ from bot.errors import OutsideError, Refused, Unavailable
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.payloads import Payload
 from bot.slack.rate_limits import MethodLimits
-from bot.slack.views.limits import GroupProblem, Membership
+from bot.slack.views.limits import GROUP_HIDDEN, NOT_CHECKED, Membership
 from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
@@ -218,11 +218,11 @@ class Directory:
         """Return which of these groups a person is in, as far as that is known by the deadline."""
         ids = sorted(groups)
         found = await asyncio.gather(*(self._members.get(each, deadline) for each in ids))
-        problem = None
+        problem = ""
         if None in found:
-            problem = GroupProblem.NO_ANSWER
+            problem = NOT_CHECKED
         elif any(each and each.error not in {"", _GONE} for each in found):
-            problem = GroupProblem.HIDDEN
+            problem = GROUP_HIDDEN
         inside = frozenset(
             id_
             for id_, group in zip(ids, found, strict=True)

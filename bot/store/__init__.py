@@ -29,22 +29,18 @@ from bot.store.jobs import Jobs, NobodyToApprove, Submitted
 from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.usage import (
-    CHANGEABLE,
+    LIMITS,
     Bound,
-    InvalidLimits,
     Left,
     Limit,
     LimitChange,
     LimitReached,
     Limits,
-    LimitsChanged,
     LimitsInForce,
     LimitsTable,
     MonthSpending,
     NotAllowed,
-    PastChange,
     PersonSpending,
-    Spending,
     limit_hash,
     month_start,
 )
@@ -52,7 +48,7 @@ from bot.timings import Timings
 
 __all__ = [
     "ANY",
-    "CHANGEABLE",
+    "LIMITS",
     "AddedCandidate",
     "Alarm",
     "AlreadyRequested",
@@ -65,7 +61,6 @@ __all__ = [
     "DatabaseInUse",
     "DatabaseUnavailable",
     "DatabaseUncertain",
-    "InvalidLimits",
     "KnownReplica",
     "Left",
     "Limit",
@@ -73,14 +68,12 @@ __all__ = [
     "LimitReached",
     "Limited",
     "Limits",
-    "LimitsChanged",
     "LimitsInForce",
     "Memory",
     "MonthSpending",
     "NobodyToApprove",
     "NotAllowed",
     "Outgoing",
-    "PastChange",
     "PersonSpending",
     "RowUnreadable",
     "Store",
@@ -103,12 +96,11 @@ class Store:
     Attributes:
         jobs: what people asked for, and the create calls that were made for it.
         deliveries: the Slack messages that we owe.
-        limits: what people may ask for.
+        limits: what people may ask for, and how much they did, by month and day.
         replicas: those that people may choose.
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
         backlog: what waits.
-        spending: how much people asked for, by month and day.
         in_memory: what of these is kept in memory; see ``Memory``.
         database: the database that holds them, to check and to watch.
     """
@@ -129,7 +121,6 @@ class Store:
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
         self.backlog = Backlog(database)
-        self.spending = Spending(database, unreadable)
         self.in_memory: tuple[InMemory, ...] = (self.replicas, self.limits, self.jobs.durations)
 
     def wake_senders(self) -> None:

@@ -201,8 +201,7 @@ _RELEASE: Final = Query(
         wait_ms = :wait_ms
     WHERE id = :id AND claim = :claim RETURNING due_at, EXISTS (
         SELECT 1 FROM deliveries AS below
-        WHERE below.job_id = :job_id AND below.role IN ('question', 'reply')
-            AND below.state = 'pending' AND below.due_at IS NULL
+        WHERE below.job_id = :job_id AND below.state = 'pending' AND below.due_at IS NULL
     ) AS has_waiting
     """  # noqa: S608 - the condition is ours
 )
@@ -216,15 +215,14 @@ _EDIT_AGAIN: Final = Query(
 _CARD_IS_SETTLED: Final = Query(
     """
     UPDATE deliveries SET due_at = :now
-    WHERE job_id = :job_id AND role IN ('question', 'reply')
-        AND state = 'pending' AND due_at IS NULL
+    WHERE job_id = :job_id AND state = 'pending' AND due_at IS NULL
     """
 )
-_ADD_REPLY: Final = Query(
+_ADD_BELOW: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
     -- It goes into its card's thread, and is not due before that is known.
-    SELECT job_id, 'reply', 'pending', :channel, :thread_ts,
+    SELECT job_id, :role, 'pending', :channel, :thread_ts,
         CASE WHEN state IN ('posted', 'undeliverable') THEN :now END
     FROM deliveries WHERE job_id = :job_id AND role = 'card'
     RETURNING due_at
@@ -846,12 +844,11 @@ def add_card(tx: Transaction, job: Job, delay: timedelta) -> None:
     tx.notify(Topic.HOMES, job.user)
 
 
-def add_reply(tx: Transaction, job: Job, now: int) -> None:
-    """Owe the closing reply of a job, whose row is locked."""
-    for reply in tx.all(
-        _ADD_REPLY, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now
-    ):
-        tell(tx, Topic.DELIVERIES, reply["due_at"], now)
+def add_below(tx: Transaction, job: Job, role: Role, now: int) -> None:
+    """Owe a message in the thread of a job's card, such as its closing reply; its row is locked."""
+    at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
+    for added in tx.all(_ADD_BELOW, job_id=job.id, role=role.value, **at):
+        tell(tx, Topic.DELIVERIES, added["due_at"], now)
 
 
 def add_notice(tx: Transaction, job: Job, now: int) -> None:

@@ -28,7 +28,7 @@ from bot.store.jobs import FINISHED_VIDEOS
 from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.sqlite_file import beside, is_locked, process_with_lock
-from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
+from bot.store.usage import LIMITS, LimitChange, change_from, spending_from
 
 _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "jobs": job_from,
@@ -149,7 +149,7 @@ def stored_limit_changes(address: Path | str) -> dict[str, LimitChange]:
     """
     with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
         changes, _ = read_each(change_from, snapshot.all(_all_of("limit_changes")))
-        return {each.name: each for each in changes if each.name in CHANGEABLE}
+        return {each.name: each for each in changes if each.name in LIMITS}
     return {}
 
 

@@ -21,6 +21,7 @@ from bot.model import (
     Failure,
     Job,
     Request,
+    Role,
     Settlement,
     Snapshot,
     State,
@@ -59,11 +60,11 @@ from bot.store.database import (
 )
 from bot.store.deliveries import (
     add_approvals,
+    add_below,
     add_card,
     add_notice,
     add_notice_of_day,
     add_question,
-    add_reply,
     edit_card,
     edit_messages,
     lock_asked,
@@ -95,6 +96,7 @@ from bot.store.job_rows import (
 )
 from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
 from bot.store.usage import (
+    USED,
     USED_COLUMNS,
     Bound,
     LimitReached,
@@ -104,7 +106,6 @@ from bot.store.usage import (
     NotAllowed,
     count,
     day_of,
-    fetch_used,
     give_back,
     lock_limits,
     not_allowed,
@@ -262,11 +263,8 @@ _FORM: Final = Query(
     SELECT (SELECT id FROM jobs WHERE request_key = :key) AS submitted,
         (SELECT id FROM jobs WHERE retry_of = :retry_of) AS retry,
         ({SAME}) AS same,
-        (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user AND state IN
-                ('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')
-            LIMIT :open_per_user
-        ) AS found) AS open_jobs,
+        (SELECT count(*) FROM jobs WHERE ended_at IS NULL AND user_id = :user AND state IN
+            ('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')) AS open_jobs,
         (SELECT max(turn_at) FROM jobs
             WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user) AS last_turn,
         {FACE_COLUMNS},
@@ -762,7 +760,9 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> _Answer:
             lock_limits(tx)
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
-            form, limits = self._ask_for_form(tx, known, values)
+            [form] = tx.all(_FORM, **values)
+            is_known = form["revision"] == known.revision
+            limits = known if is_known else self._limits.read(tx)
             if found := _found_or_outside(tx, form, request, limits.limits, groups):
                 return _Answer(found, limits)
             if needs_approval and not approvers:
@@ -839,16 +839,6 @@ class Jobs(DueRows):
             self._limits.learn_count(request.user, now, answer.used_before)
         return _stored(answer.result)
 
-    def _ask_for_form(
-        self, tx: Transaction, known: LimitsInForce, values: Mapping[str, Value]
-    ) -> tuple[Row, LimitsInForce]:
-        """Return what a submission asks, and the limits, which an admin may have changed since."""
-        [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
-        if form["revision"] != known.revision:
-            known = self._limits.read(tx)
-            [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
-        return form, known
-
     async def create_again(
         self,
         job_id: str,
@@ -895,7 +885,8 @@ class Jobs(DueRows):
             asks_owner = used["face_asks"] == 1 and owner not in {None, user}
             if asks_owner and owner is not None:
                 asked = (owner,)
-            if reached := reached_limit(limits, fetch_used(tx, row["user_id"], now), now):
+            [counted] = tx.all(USED, **periods(row["user_id"], now))
+            if reached := reached_limit(limits, counted, now):
                 return reached
             count(tx, job, self._trainings, day_of(now), to_ms(now))
             tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now), day=day_of(now))
@@ -1605,7 +1596,7 @@ def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool
         return False
     tell(tx, Topic.JOBS, ended["due_at"], now)
     edit_card(tx, job.id, job.user, now)
-    add_reply(tx, job, now)
+    add_below(tx, job, Role.REPLY, now)
     if job.owner is not None and job.state is State.SUCCEEDED and job.kind not in trainings:
         add_notice_of_day(tx, job, now)
     give_back(tx, job, trainings, ended["counted_on"], now)

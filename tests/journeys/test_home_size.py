@@ -19,13 +19,12 @@ from bot.slack.views.home import (
     spending_modal,
 )
 from bot.store import (
-    CHANGEABLE,
+    LIMITS,
     KnownReplica,
     LimitChange,
     Limits,
     LimitsInForce,
     MonthSpending,
-    PastChange,
     PersonSpending,
 )
 from sandbox.block_kit import validate_view
@@ -37,12 +36,12 @@ LONG = "\U0001f600" * 3000
 
 
 def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> None:
-    settings = Limits(open_per_user=1, per_user_per_day=2, per_day=3, max_script=4)
+    settings = Limits(max_open_per_user=1, max_per_user_per_day=2, max_per_day=3, max_script=4)
     people, channels = frozenset(USERS), frozenset(f"C{user[1:]}" for user in USERS)
-    limits = replace(settings, video_users=people, training_users=people, channels=channels)
-    changes = {name: LimitChange(name, "5", USERS[0], NINE) for name in CHANGEABLE}
+    limits = replace(settings, video_users=people, training_users=people, allowed_channels=channels)
+    changes = {name: LimitChange(name, "5", USERS[0], NINE) for name in LIMITS}
     in_force = LimitsInForce(limits, settings, changes)
-    past = PastChange("VIDEO_USERS", ",".join(USERS), ",".join(USERS[1:]), USERS[0], NINE)
+    past = LimitChange("VIDEO_USERS", ",".join(USERS[1:]), USERS[0], NINE, before=",".join(USERS))
     spending = MonthSpending(
         NINE, [PersonSpending(user, 1_000_000, 1_000_000, timedelta(days=99)) for user in USERS]
     )

@@ -12,7 +12,7 @@ MINUTE = " ".join(["word"] * 150)
 
 
 async def spent(world: World, moment: datetime) -> MonthSpending:
-    return await world.bot.store.spending.of_month(moment)
+    return await world.bot.store.limits.fetch_spending(moment)
 
 
 @on_both_engines

@@ -135,7 +135,7 @@ async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(
 
 @on_both_engines
 async def test_a_request_counts_in_memory_though_usage_was_being_read(address: Address) -> None:
-    async with Store.open(address, TIMINGS, Limits(per_day=9)) as store:
+    async with Store.open(address, TIMINGS, Limits(max_per_day=9)) as store:
         remember = await store.database.run(lambda tx: store.limits.refresh(tx, NOW))
         await submit(store)
         remember()

@@ -115,7 +115,7 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
         if analyzed:
             connection.execute("ANALYZE")
         async with PostgresDatabase.open(postgres_url) as database:
-            limits = Limits(per_user_per_month=20, per_month=20)
+            limits = Limits(max_per_user_per_month=20, max_per_month=20)
             store = Store(cast(Database, _WithPlans(database)), TIMINGS, limits)
             for _ in range(12):  # a plan for any values would come with the sixth
                 await store.jobs.claim(NOW, 1)
@@ -125,7 +125,6 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
                     await store.deliveries.wake_far_future(NOW)
                 await store.jobs.fetch_by_remote_id("video", "j7")
                 await store.backlog.figures(NOW)
-                await store.spending.count_today(NOW)
                 key = secrets.token_hex(8)
                 request = Request(key, "video", {"script": "Hi"}, "U1", "C1", fingerprint=key)
                 await store.jobs.submit(request, NOW, _VIEWER)

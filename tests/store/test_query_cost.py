@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,10 +21,10 @@ from bot.store.deliveries import _ASKING, _FIRST, _LISTED
 from bot.store.history import _RECENT
 from bot.store.jobs import _FORM, _IN_PUBLIC, _OF_HOME, _OF_USER
 from bot.store.sqlite import SQLiteDatabase, migrate
-from bot.store.usage import _EACH, _GIVE_BACK, _OF_MONTH, _USED
+from bot.store.usage import _EACH, _GIVE_BACK, _OF_MONTH, USED, periods
 from tests.store.test_store import NOW, TIMINGS
 
-_PERIODS: dict[str, Value] = {"user": "U1", "day": "2026-11-24", "month": "2026-11"}
+_PERIODS: Mapping[str, Value] = periods("U1", datetime(2026, 11, 24, tzinfo=UTC))
 _FORM_VALUES: dict[str, Value] = {
     "key": "another",
     "retry_of": "none",
@@ -32,7 +33,6 @@ _FORM_VALUES: dict[str, Value] = {
     "since": 0,
     "seen_in": "C1",
     "sees_all": 0,
-    "open_per_user": 20,
     **_PERIODS,
 }
 
@@ -99,7 +99,7 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
         (_ASKING, {"job_id": "job-7"}),
         (_LISTED, {"ids": "[7]"}),
         (_FORM, _FORM_VALUES),
-        (_USED, _PERIODS),
+        (USED, _PERIODS),
         (_GIVE_BACK, {"videos": 1, "spoken_ms": 1, "trainings": 0, "now": 1, **_PERIODS}),
         (_OF_MONTH, {"month": "2026-11"}),
         (LAST_LIMIT_CHANGES, {"limit": 5}),

@@ -686,14 +686,14 @@ async def test_limits_that_were_read_before_a_change_do_not_undo_it_in_memory(
         remember = await store.database.run(lambda tx: store.limits.refresh(tx, NOW), durable=False)
         await store.limits.change({"MAX_PER_DAY": "3"}, "U0", NOW)
         remember()
-        assert store.limits.current.per_day == 3
+        assert store.limits.current.max_per_day == 3
 
 
 async def test_a_request_that_nobody_may_approve_takes_no_room_from_others(
     address: Address,
 ) -> None:
     approvals = ApprovalPolicy(approvers=frozenset({"U1"}))
-    async with Store.open(address, TIMINGS, Limits(per_day=1), approvals=approvals) as store:
+    async with Store.open(address, TIMINGS, Limits(max_per_day=1), approvals=approvals) as store:
 
         async def ask(user: str) -> Submitted:
             request = Request(user, "video", {"script": "Hello"}, user[:2], "C1")
@@ -706,7 +706,7 @@ async def test_a_request_that_nobody_may_approve_takes_no_room_from_others(
 
 
 async def test_only_direct_messages_go_beyond_the_list_of_channels(address: Address) -> None:
-    async with Store.open(address, TIMINGS, Limits(channels=frozenset({"C1"}))) as store:
+    async with Store.open(address, TIMINGS, Limits(allowed_channels=frozenset({"C1"}))) as store:
         for channel in ("C2", "G2"):
             with pytest.raises(NotAllowed):
                 await submit(store, channel, channel=channel)
@@ -727,7 +727,7 @@ async def test_nobody_decides_about_a_request_whose_time_is_over(address: Addres
 async def test_requests_of_one_person_at_once_do_not_pass_a_limit_together(
     address: Address,
 ) -> None:
-    async with Store.open(address, TIMINGS, Limits(open_per_user=2)) as store:
+    async with Store.open(address, TIMINGS, Limits(max_open_per_user=2)) as store:
         asked = [submit(store, f"V{number}", f"Number {number}.") for number in range(6)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(each) for each in found].count(Submitted) == 2

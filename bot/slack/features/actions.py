@@ -54,14 +54,12 @@ from bot.slack.views.buttons import (
 )
 from bot.slack.views.kinds import REPLICA_ID
 from bot.slack.views.limits import (
-    REPLICA_REMOVED,
+    bound_error,
     limit_sentence,
-    person_sentence,
     resets_in_form,
-    resets_in_message,
 )
 from bot.slack.views.presenters import NOT_APPROVED, Presenter, script_of, state_word
-from bot.store import AddedCandidate, Bound, LimitReached, NobodyToApprove, NotAllowed
+from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
@@ -215,15 +213,14 @@ async def queue_again(
             job.id, job.attempts, user, now, membership.groups
         )
     except NotAllowed as outside:
-        is_removed = outside.bound is Bound.REPLICA
-        return REPLICA_REMOVED if is_removed else person_sentence(membership, who)
+        return bound_error(outside, "", membership, who)
     except NobodyToApprove:
         return NOBODY_TO_APPROVE
     except LimitReached as reached:
-        resets = resets_in_message(reached)
-        if in_form:
-            resets = resets_in_form(reached, ctx.access.zone(user), ctx.clock.now())
-        return f"I didn't create it again. {limit_sentence(reached, resets, person, who)}"
+        zone = ctx.access.zone(user)
+        resets = resets_in_form(reached.left, zone, ctx.clock.now()) if in_form else ""
+        said = limit_sentence(reached.left, resets, person=person, who=who)
+        return f"I didn't create it again. {said}"
     return None if queued else SETTLED
 
 

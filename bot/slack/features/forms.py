@@ -195,6 +195,8 @@ _MAX_METADATA: Final = 3000  # characters
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 # The menu offers no other: a direct message may be somebody else's.
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}", re.ASCII)
+# What a bound is about; that on people is about no field.
+_FIELD_OF: Final = {Bound.CHANNEL: "where", Bound.SCRIPT: "script", Bound.REPLICA: "replica_id"}
 _KEY_REFUSED: Final = (
     "I've lost access to the video service. Let {} know. What you entered stays here."
 )
@@ -533,29 +535,18 @@ async def _stored(
         await ack(response_action="update", view=request.offer(same.job))
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
-        script = request.params.get("script", "")
-        error = bound_error(outside, script, membership, who)
-        await _ack_not_allowed(ack, view, outside.bound, error)
+        error = bound_error(outside, request.params.get("script", ""), membership, who)
+        if outside.bound in _FIELD_OF:
+            await ack_errors(ack, view, {_FIELD_OF[outside.bound]: error})
+        else:
+            await _ack_general_error(ack, view, f"{error} What you entered stays here.")
     except NobodyToApprove:
         await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
-        resets = resets_in_form(reached, ctx.access.zone(asked.user), now)
-        await _ack_general_error(ack, view, limit_sentence(reached, resets, who=who))
+        resets = resets_in_form(reached.left, ctx.access.zone(asked.user), now)
+        await _ack_general_error(ack, view, limit_sentence(reached.left, resets, who=who))
     return None
-
-
-async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -> None:
-    """Keep the modal open, with a sentence about the bound that the request is not within."""
-    match bound:
-        case Bound.PERSON:
-            await _ack_general_error(ack, view, f"{text} What you entered stays here.")
-        case Bound.CHANNEL:
-            await ack_errors(ack, view, {"where": text})
-        case Bound.SCRIPT:
-            await ack_errors(ack, view, {"script": text})
-        case Bound.REPLICA:
-            await ack_errors(ack, view, {"replica_id": text})
 
 
 async def _refusal(

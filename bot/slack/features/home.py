@@ -19,10 +19,11 @@ from bot.slack.features.forms import ack_errors, replica_label
 from bot.slack.features.limits import (
     CALLBACK_ID,
     Group,
+    Metadata,
     block_id,
+    changed_meanwhile,
     entered,
     limits_form,
-    shown_in,
 )
 from bot.slack.features.replica import open_change, preview
 from bot.slack.features.video import open_create_form, use_replica
@@ -53,7 +54,7 @@ from bot.slack.views.home import (
     month_named,
     spending_modal,
 )
-from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
+from bot.store import Alarm, Claimed, Limits
 
 _MAX_PAGE: Final = 10_000
 _LOG: Final = logging.getLogger(__name__)
@@ -144,20 +145,18 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
         await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
         return
-    in_force = await ctx.store.limits.fetch()
-    filled, settings = entered(view, in_force), in_force.setting_values()
-    changes = {name: None if text == settings[name] else text for name, text in filled.items()}
-    try:
-        await ctx.store.limits.change(
-            changes, user, ctx.clock.now(), shown=shown_in(view), homes=ctx.admins | {user}
-        )
-    except InvalidLimits as error:
-        mistakes = {block_id(name, view): said for name, said in error.mistakes.items()}
-        await ack_errors(ack, view, mistakes)
+    limits, metadata = ctx.store.limits, view.metadata(Metadata)
+    filled = entered(view, await limits.fetch())
+    if mistakes := limits.mistakes(filled):
+        errors = {block_id(name, metadata.drawn): said for name, said in mistakes.items()}
+        await ack_errors(ack, view, errors)
         return
-    except LimitsChanged as error:
-        drawn = limits_form(error.in_force, await _groups(ctx), filled, before=view)
-        await ack(response_action="update", view=drawn)
+    now, homes = ctx.clock.now(), ctx.admins | {user}
+    if not await limits.change(filled, user, now, shown=metadata.shown, homes=homes):
+        note = changed_meanwhile(metadata.shown, limits.known)
+        groups, drawn = await _groups(ctx), metadata.drawn + 1
+        anew = limits_form(limits.known, groups, filled, drawn=drawn, note=note)
+        await ack(response_action="update", view=anew)
         return
     await ack()
 
@@ -184,7 +183,7 @@ async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     error: str | None = _NOT_SHOWN
     if await ctx.is_admin(action.user):
         now = ctx.clock.now()
-        view = spending_modal(await ctx.store.spending.of_month(now), now, ctx.price)
+        view = spending_modal(await ctx.store.limits.fetch_spending(now), now, ctx.price)
         error = await ctx.open_view(action.trigger_id, view)
     if error is not None:
         ctx.respond_ephemeral(action, error)
@@ -197,7 +196,7 @@ async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if (view := action.view) is not None and await ctx.is_admin(action.user):
         now = ctx.clock.now()
         month = month_named(view.fields().get(MONTH, ""), now)
-        shown = spending_modal(await ctx.store.spending.of_month(month), now, ctx.price)
+        shown = spending_modal(await ctx.store.limits.fetch_spending(month), now, ctx.price)
         try:
             async with translated(ctx.timings.view_timeout):
                 await ctx.client.views_update(view_id=view.id, hash=view.hash, view=shown)
@@ -294,7 +293,7 @@ class HomePublisher:
         in_force = await store.limits.fetch()
         return AdminContent(
             health=await self._health(in_force.limits),
-            spending=await store.spending.of_month(self._ctx.clock.now()),
+            spending=await store.limits.fetch_spending(self._ctx.clock.now()),
             in_force=in_force,
             past=await store.limits.fetch_past(MAX_PAST),
             media_hosts=hosts_to_allow(await store.jobs.list_finished_videos(), allowed),
@@ -304,8 +303,8 @@ class HomePublisher:
     async def _health(self, limits: Limits) -> Health:
         ctx = self._ctx
         return Health(
-            used=await ctx.store.spending.count_today(ctx.clock.now()),
-            limit=limits.per_day,
+            used=ctx.store.limits.used("", ctx.clock.now())["max_per_day"],
+            limit=limits.max_per_day,
             unsent=await ctx.store.deliveries.count_unsent(),
             key_refused=ctx.service.known_key_refusal is not None,
             no_credit=ctx.service.is_out_of_credit,

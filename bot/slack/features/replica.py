@@ -459,9 +459,7 @@ async def open_change(
     metadata = json.dumps({"replica": known.id})
     if verb == "remove":
         defaults, open_jobs = await ctx.store.replicas.count_uses(known.id)
-        uses = (
-            f"Default in channels: {defaults}. Open requests: {open_jobs}; sent ones go on."
-        )
+        uses = f"Default in channels: {defaults}. Open requests: {open_jobs}; sent ones go on."
         name = escaped(known.name or known.id, 300)
         text = f"*{name}* can't be picked any more.\n{uses}\n{_AT_SERVICE}"
         view = modal(

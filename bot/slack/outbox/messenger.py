@@ -524,7 +524,7 @@ class Messenger(Outbox):
         approvers = self._store.jobs.approvals.people(job.user)
         people = people_named(delivery, job, approvers, self._admins)
         limits, until = self._store.limits, deadline(self._timings.name_timeout)
-        used = limits.used_in_month(self._clock.now())
+        used = limits.used("", self._clock.now())["max_per_month"]
         made: list[Job] = []
         if self._day_ends(outgoing) is not None:
             made = await self._store.jobs.list_of_day(job)
@@ -539,7 +539,7 @@ class Messenger(Outbox):
             retry=retry,
             listed=outgoing.listed,
             names=await self._access.directory.names(people, until),
-            month=month_so_far(used, limits.current.per_month),
+            month=month_so_far(used, limits.current.max_per_month),
             price=self._price,
             made=made,
             public=await self._access.public(made, until),

@@ -42,9 +42,16 @@ from bot.slack.views.buttons import (
     card_buttons,
     question_buttons,
 )
-from bot.slack.views.limits import NO_PRICE, WORDS, Price, change_words, value_words
+from bot.slack.views.limits import NO_PRICE, Price, change_words, label, value_words
 from bot.slack.views.presenters import Presenter, Presenters, state_word
-from bot.store import LimitsInForce, MonthSpending, PastChange, PersonSpending, month_start
+from bot.store import (
+    LIMITS,
+    LimitChange,
+    LimitsInForce,
+    MonthSpending,
+    PersonSpending,
+    month_start,
+)
 
 PAGE: Final = 10
 """Jobs on a page: each has up to three blocks, and a line between it and the next."""
@@ -94,7 +101,7 @@ class AdminContent:
     spending: MonthSpending
     """Of this month."""
     in_force: LimitsInForce
-    past: Sequence[PastChange] = ()
+    past: Sequence[LimitChange] = ()
     """The last changes of limits, newest first."""
     media_hosts: str = ""
     """What ``MEDIA_HOSTS`` would be with the hosts of finished videos; "" if it has them all."""
@@ -245,18 +252,18 @@ def admin_sections(content: AdminContent) -> list[Json]:
 
 
 def _limits(in_force: LimitsInForce) -> str:
-    values, lines = in_force.values(), ["*Limits*"]
-    for name, limit in WORDS.items():
-        value = value_words(name, values[name])
-        line = f"{limit.label}: {value if limit.is_list else f'*{value}*'}"
+    values, lines = in_force.limits.texts(), ["*Limits*"]
+    for name, limit in LIMITS.items():
+        value = value_words(limit, values[name])
+        line = f"{label(limit)}: {f'*{value}*' if limit.most else value}"
         if (change := in_force.changes.get(name)) is not None:
             line += f", changed by <@{change.changed_by}> {ago(change.changed_at)}"
         lines.append(line)
     return joined(lines, MAX_SECTION)
 
 
-def _change(past: PastChange) -> str:
-    said = change_words(past.name, past.before, past.after)
+def _change(past: LimitChange) -> str:
+    said = change_words(LIMITS[past.name], past.before, past.value)
     return f"<@{past.changed_by}> {said}, {ago(past.changed_at)}"
 
 

@@ -1,32 +1,20 @@
 """What people are told about limits and prices: their names, what is left, what they refuse."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from enum import Enum
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from bot.setting_values import LONGEST_SCRIPT
 from bot.slack.views.blocks import date, listed
-from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
+from bot.store import Bound, Left, Limit, Limits, NotAllowed
 
 OPERATOR: Final = "a workspace admin"
 """Who is asked where there are no admins."""
 NOT_CHECKED: Final = "I couldn't check if you can do that. Please try again in a moment."
-_MONTHLY: Final = (Limit.PER_USER_PER_MONTH, Limit.PER_MONTH)
-_OF_ALL: Final = (Limit.PER_DAY, Limit.PER_MONTH)
 _FEW: Final = 2
 _SMALL_SHARE: Final = 5  # a fifth
 _MAX_LISTED: Final = 10
-
-
-class GroupProblem(Enum):
-    """Why it is not known who is in a user group."""
-
-    HIDDEN = "hidden"
-    """Slack does not let the bot see it."""
-    NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +22,32 @@ class Membership:
     """The user groups that a person is in, of those that limits name."""
 
     groups: frozenset[str] = frozenset()
-    problem: GroupProblem | None = None
-    """What hindered to find out about all of them."""
+    problem: str = ""
+    """What hindered to find out about all of them: a sentence, with ``{}`` for whom to tell."""
 
 
 def limit_sentence(
-    reached: LimitReached | Left, resets: str, person: str = "You", who: str = OPERATOR
+    reached: Left, resets: str = "", *, person: str = "You", who: str = OPERATOR
 ) -> str:
     """Return which limit is reached, when there is room again, and what else to do.
 
-    ``resets`` is what one of the next two functions returns; ``person`` begins a sentence about the
-    person whose limit it is; ``who`` can raise it.
+    In mrkdwn: a form takes ``resets`` from ``resets_in_form``. ``person`` begins a sentence about
+    the person whose limit it is; ``who`` can raise it.
     """
     one = reached.maximum == 1
     number = f"{reached.maximum:,} request" + ("" if one else "s")
     begin = "You've reached your" if person == "You" else f"{person} has reached their"
-    begin = "Your workspace has reached its" if reached.limit in _OF_ALL else begin
-    if reached.limit is Limit.OPEN_PER_USER:
+    begin = "Your workspace has reached its" if reached.limit.of_all else begin
+    if reached.resets_at is None:
         again = "when it's done" if one else "when one is done"
         text = f"{begin} limit of {number} in progress. Try again {again}."
     else:
-        period = "month" if reached.limit in _MONTHLY else "day"
-        text = f"{begin} limit of {number} a {period}. It resets {resets}."
+        resets = resets or date(reached.resets_at)
+        text = f"{begin} limit of {number} a {reached.limit.period}. It resets {resets}."
     return f"{text} Need more? Ask {who}."
 
 
-def resets_in_form(reached: LimitReached, zone: tzinfo | None, now: datetime) -> str:
+def resets_in_form(reached: Left, zone: tzinfo | None, now: datetime) -> str:
     """Return when a limit resets in a person's time zone, in plain text; UTC if it is not known.
 
     Errors in a form are plain text, without Slack's dates:
@@ -69,34 +57,26 @@ def resets_in_form(reached: LimitReached, zone: tzinfo | None, now: datetime) ->
         return ""
     moment, today = (each.astimezone(zone or UTC) for each in (reached.resets_at, now))
     at = f"at {moment:%I:%M %p}".replace("at 0", "at ") + ("" if zone else " UTC")
-    match (moment.date() - today.date()).days:
-        case 0:
-            return at
-        case 1:
-            return f"tomorrow {at}"
-    return f"on {moment:%B} {moment.day} {at}"
-
-
-def resets_in_message(reached: LimitReached | Left) -> str:
-    """Return when a limit resets in each reader's time zone, in mrkdwn."""
-    return "" if reached.resets_at is None else date(reached.resets_at)
+    days = (moment.date() - today.date()).days
+    return {0: "", 1: "tomorrow "}.get(days, f"on {moment:%B} {moment.day} ") + at
 
 
 def left_sentences(found: Sequence[Left]) -> list[str]:
-    """Return what is left of each limit of which little is left, but not nothing."""
+    """Return what is left of each limit of which little is left, but not nothing.
+
+    In mrkdwn, and until when: a limit's day is not that of its reader.
+    """
     return [
-        _left_sentence(each)
+        _left_sentence(each, f"until {date(each.resets_at)}")
         for each in found
-        if 0 < each.number <= max(_FEW, each.maximum // _SMALL_SHARE)
+        if each.resets_at and 0 < each.number <= max(_FEW, each.maximum // _SMALL_SHARE)
     ]
 
 
-def _left_sentence(left: Left) -> str:
-    """Return in mrkdwn what is left, and until when: a limit's day is not that of its reader."""
-    is_of_all, until = left.limit in _OF_ALL, f"until {date(left.resets_at)}"
+def _left_sentence(left: Left, until: str) -> str:
     if left.maximum == 1:
-        return f"{'Your workspace' if is_of_all else 'You'} can make 1 request {until}."
-    whose = "your workspace's" if is_of_all else "your"
+        return f"{'Your workspace' if left.limit.of_all else 'You'} can make 1 request {until}."
+    whose = "your workspace's" if left.limit.of_all else "your"
     verb = "is" if left.number == 1 else "are"
     return f"{left.number:,} of {whose} {left.maximum:,} requests {verb} left {until}."
 
@@ -131,6 +111,11 @@ NO_PRICE: Final = Price()
 
 
 REPLICA_REMOVED: Final = "This replica was removed here. Pick another one."
+GROUP_HIDDEN: Final = (
+    "I can't see who is in the user group that can do that. Let {} know: I need the scope "
+    "usergroups:read."
+)
+_NOT_LISTED: Final = "Only some people here can do that. Ask {}."
 
 
 def bound_error(outside: NotAllowed, script: str, membership: Membership, who: str) -> str:
@@ -148,15 +133,7 @@ def bound_error(outside: NotAllowed, script: str, membership: Membership, who: s
 
 def person_sentence(membership: Membership, who: str) -> str:
     """Return why a person may not ask for something that only some may ask for."""
-    match membership.problem:
-        case GroupProblem.NO_ANSWER:
-            return NOT_CHECKED
-        case GroupProblem.HIDDEN:
-            return (
-                "I can't see who is in the user group that can do that. Let "
-                f"{who} know: I need the scope usergroups:read."
-            )
-    return f"Only some people here can do that. Ask {who}."
+    return (membership.problem or _NOT_LISTED).format(who)
 
 
 def channel_sentence(allowed: Sequence[str], who: str) -> str:
@@ -184,75 +161,34 @@ def too_long(script: str, max_script: int, who: str) -> str:
     return f"The script has {len(script):,} characters. The limit is {max_script:,}: {remedy}."
 
 
-class LimitWords(NamedTuple):
-    """What a limit is called."""
-
-    label: str
-    """Of its field, and before its value."""
-    named: str
-    """In the middle of a sentence."""
-    empty: str
-    """What it says where there is no value."""
-    unit: str = ""
-    is_list: bool = False
+def label(limit: Limit) -> str:
+    """Return what a limit is called before its value."""
+    return limit.words.removeprefix("the ").capitalize()
 
 
-WORDS: Final[Mapping[str, LimitWords]] = MappingProxyType(
-    {
-        "MAX_PER_USER_PER_DAY": LimitWords(
-            "Requests per person and day", "requests per person and day", "no limit"
-        ),
-        "MAX_PER_USER_PER_MONTH": LimitWords(
-            "Requests per person and month", "requests per person and month", "no limit"
-        ),
-        "MAX_OPEN_PER_USER": LimitWords(
-            "Requests in progress per person", "requests in progress per person", "no limit"
-        ),
-        "MAX_PER_DAY": LimitWords(
-            "Requests per workspace and day", "requests per workspace and day", "no limit"
-        ),
-        "MAX_PER_MONTH": LimitWords(
-            "Requests per workspace and month", "requests per workspace and month", "no limit"
-        ),
-        "MAX_SCRIPT": LimitWords("Longest script", "the longest script", "no limit", " characters"),
-        "VIDEO_USERS": LimitWords(
-            "Who can create videos", "who can create videos", "everyone", is_list=True
-        ),
-        "TRAINING_USERS": LimitWords(
-            "Who can train replicas", "who can train replicas", "everyone", is_list=True
-        ),
-        "ALLOWED_CHANNELS": LimitWords(
-            "Channels to post in", "the channels to post in", "all channels", is_list=True
-        ),
-    }
-)
-"""By the name of the setting, in the order in which they are shown."""
-
-
-def value_words(name: str, value: str) -> str:
+def value_words(limit: Limit, value: str) -> str:
     """Return the value of a limit in mrkdwn; ``value`` is as it would stand in the setting."""
-    words = WORDS[name]
     if not value:
-        return words.empty
-    if value.isdecimal():
-        return f"{int(value):,}{words.unit}"
+        return limit.empty
+    if limit.most:
+        return f"{int(value):,}{limit.unit}"
     shown = [mention(each) for each in value.split(",")]
     if len(shown) > _MAX_LISTED:
         shown = [*shown[: _MAX_LISTED - 1], f"{len(shown) - _MAX_LISTED + 1} more"]
     return listed(shown, "and")
 
 
-def change_words(name: str, before: str, after: str) -> str:
+def change_words(limit: Limit, before: str, after: str) -> str:
     """Return what was done to a limit, as a sentence without its subject."""
-    named, old, new = WORDS[name].named, value_words(name, before), value_words(name, after)
-    if WORDS[name].is_list:
-        return f"changed {named} from {old} to {new}"
+    words, old, new = limit.words, value_words(limit, before), value_words(limit, after)
+    if not limit.most:
+        return f"changed {words} from {old} to {new}"
     if not before:
-        return f"limited {named} to {new}"
+        return f"limited {words} to {new}"
     if not after:
-        return f"removed the limit on {named}, which was {old}"
+        return f"removed the limit on {words}, which was {old}"
     verb = "raised" if int(after) > int(before) else "lowered"
-    return f"{verb} {named} from {int(before):,} to {new}"
+    return f"{verb} {words} from {int(before):,} to {new}"
 
 
 def mention(identifier: str) -> str:
