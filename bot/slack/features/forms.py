@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import aiohttp
 from pydantic import AliasPath, Field
-from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind, Unreadable
@@ -23,7 +22,7 @@ from bot.model import Job, Request, Snapshot, Verdict
 from bot.service.errors import UNKNOWN_ID
 from bot.setting_values import MAX_BOX
 from bot.slack.client import is_slacks
-from bot.slack.context import HandlerContext, general_error
+from bot.slack.context import HandlerContext, Refusal, field_errors, general_error, updated
 from bot.slack.errors import translated
 from bot.slack.payloads import (
     BlockAction,
@@ -195,6 +194,9 @@ _MAX_METADATA: Final = 3000  # characters
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 # The menu offers no other: a direct message may be somebody else's.
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}", re.ASCII)
+_STAYS: Final = "What you entered stays here."
+_BOUND_BY: Final = {Bound.CHANNEL: "where", Bound.SCRIPT: "script", Bound.REPLICA: "replica_id"}
+"""The fields that say what is not allowed; who may ask is in none."""
 _KEY_REFUSED: Final = (
     "I've lost access to the video service. Let {} know. What you entered stays here."
 )
@@ -286,10 +288,8 @@ def readable_metadata(view: View) -> dict[str, Any] | None:
     return None
 
 
-async def ack_other_version(
-    ack: AsyncAck, view: View, draw: Callable[[Metadata, str], Json]
-) -> None:
-    """Replace a form of another version by this one's, with all that was entered.
+def of_this_version(view: View, draw: Callable[[Metadata, str], Json]) -> Json:
+    """Return the answer to a form of another version: this one's, with all that was entered.
 
     What was entered in fields that are no longer there is shown, to be copied. ``draw`` returns the
     form with these metadata, under a note.
@@ -303,8 +303,7 @@ async def ack_other_version(
     lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
     blocks = drawn["blocks"]
     after = 1 + [block.get("block_id") for block in blocks].index(_NOTE)
-    blocks = [*blocks[:after], *lost, *blocks[after:]]
-    await ack(response_action="update", view={**drawn, "blocks": blocks})
+    return updated({**drawn, "blocks": [*blocks[:after], *lost, *blocks[after:]]})
 
 
 def fits_in_metadata(metadata: Metadata) -> bool:
@@ -419,40 +418,21 @@ async def _place_refusal(
     return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
 
 
-async def ack_errors(ack: AsyncAck, view: View, errors: Mapping[str, str]) -> None:
-    """Keep the modal open, with a sentence under each field that is wrong.
-
-    Slack takes no sentence about a field that is not there, as in a form of another version: it is
-    under the first one.
-    """
-    there = [name for block in view.blocks for name in errors if block.get("block_id") == name]
-    shown = {name: errors[name] for name in there}
-    if others := " ".join(text for name, text in errors.items() if name not in shown):
-        await ack(**general_error(view.blocks, "Not saved", others, shown))
-    else:
-        await ack(response_action="errors", errors=shown)
-
-
-async def _ack_general_error(
-    ack: AsyncAck, view: View, text: str, errors: Mapping[str, str] | None = None
-) -> None:
-    """Keep the modal open, with a sentence that is about no field in particular, and the errors."""
-    await ack(**general_error(view.blocks, "Not created", text, errors))
-
-
 async def submit_job(
     ctx: HandlerContext,
-    ack: AsyncAck,
     submission: ViewSubmission,
     request: JobRequest,
     redraw: Callable[[str], Json],
-) -> None:
-    """Store what a form asks for, and acknowledge.
+) -> Json:
+    """Store what a form asks for, and return the answer to the form.
 
     A form that was submitted before, and has been changed since, opens again under a note:
     ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
     If the same was asked for recently, where the person may see it, the form offers that first.
     If nothing is wrong but links that can be corrected, it opens again with those.
+
+    Raises:
+        Refusal: it is not stored.
     """
     view, metadata = submission.view, metadata_of(submission.view)
     channel, errors = _place(submission, metadata), dict(request.errors)
@@ -464,49 +444,46 @@ async def submit_job(
         (errors or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
     ):
         if not_allowed:
-            text = f"{not_allowed} What you entered stays here."
-            await _ack_general_error(ack, view, text, errors)
-        elif request.correct is not None and errors.keys() == request.links.keys():
+            return general_error(view.blocks, f"{not_allowed} {_STAYS}", errors)
+        if request.correct is not None and errors.keys() == request.links.keys():
             # Pushed, since an update leaves in a field what was typed.
-            await ack(response_action="push", view=request.correct(_CORRECTED))
-        else:
-            await ack_errors(ack, view, errors)
-        return
+            return {"response_action": "push", "view": request.correct(_CORRECTED)}
+        return field_errors(view, errors)
     retry_of = metadata.get("retry_of")
     refusal = await _refusal(ctx, user, retry_of, request.deadline)
     if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
-        await _ack_general_error(ack, view, refusal)
-        return
-    job = await _stored(ctx, ack, submission, request, metadata=metadata, channel=channel)
-    if job is None:
-        return
+        raise Refusal(refusal)
+    try:
+        job = await _stored(ctx, submission, request, metadata, channel)
+    except AlreadyRequested as same:
+        assert request.offer is not None  # noqa: S101 - else nothing is looked for
+        return updated(request.offer(same.job))
     stored = (job.params, job.channel, job.owner or job.user)
     if stored != (request.params, channel, request.owner or stored[2]):
         noun = ctx.presenters[request.kind].noun
         note = f"You've submitted this already. With your changes, it creates a second {noun}."
         if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
-        await ack(response_action="push", view=redraw(note))
-        return
+        return {"response_action": "push", "view": redraw(note)}
     if request.used is not None:
         learn_later(ctx, request.used)
-    if view.root_view_id not in {"", view.id}:
-        await ack(response_action="clear")
-    else:
-        await ack()
+    return {} if view.root_view_id in {"", view.id} else {"response_action": "clear"}
 
 
 async def _stored(
     ctx: HandlerContext,
-    ack: AsyncAck,
     submission: ViewSubmission,
     request: JobRequest,
-    *,
     metadata: Metadata,
     channel: str,
-) -> Job | None:
-    """Store a request and return its job; if it is not stored, acknowledge with the reason."""
-    view, now = submission.view, ctx.clock.now()
+) -> Job:
+    """Store a request and return its job.
+
+    Raises:
+        AlreadyRequested: the same was asked for, and is offered.
+        Refusal: it is not stored.
+    """
+    view, now, deadline = submission.view, ctx.clock.now(), request.deadline
     asked = Request(
         key=view.id,
         kind=request.kind,
@@ -521,41 +498,23 @@ async def _stored(
     )
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:
-        sees_all = await ctx.is_admin(submission.user, request.deadline)
+        sees_all = await ctx.is_admin(submission.user, deadline)
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
-    limits, deadline = request.limits, request.deadline
-    membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
+    membership = await ctx.access.membership(request.limits, request.kind, asked.user, deadline)
     submitting = ctx.store.jobs.submit(asked, now, viewer, membership.groups)
     try:
         return (await submitting).job
-    except AlreadyRequested as same:
-        assert request.offer is not None  # noqa: S101 - else nothing is looked for
-        await ack(response_action="update", view=request.offer(same.job))
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
-        script = request.params.get("script", "")
-        error = bound_error(outside, script, membership, who)
-        await _ack_not_allowed(ack, view, outside.bound, error)
+        text = bound_error(outside, request.params.get("script", ""), membership, who)
+        at = _BOUND_BY.get(outside.bound)
+        raise Refusal(text if at else f"{text} {_STAYS}", at) from None
     except NobodyToApprove:
-        await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
+        raise Refusal(f"{NOBODY_TO_APPROVE} {_STAYS}") from None
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
         resets = resets_in_form(reached, ctx.access.zone(asked.user), now)
-        await _ack_general_error(ack, view, limit_sentence(reached, resets, who=who))
-    return None
-
-
-async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -> None:
-    """Keep the modal open, with a sentence about the bound that the request is not within."""
-    match bound:
-        case Bound.PERSON:
-            await _ack_general_error(ack, view, f"{text} What you entered stays here.")
-        case Bound.CHANNEL:
-            await ack_errors(ack, view, {"where": text})
-        case Bound.SCRIPT:
-            await ack_errors(ack, view, {"script": text})
-        case Bound.REPLICA:
-            await ack_errors(ack, view, {"replica_id": text})
+        raise Refusal(limit_sentence(reached, resets, who=who)) from None
 
 
 async def _refusal(

@@ -12,10 +12,17 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.service.media import hosts_to_allow
-from bot.slack.context import HandlerContext, general_error
+from bot.slack.context import (
+    HandlerContext,
+    Refusal,
+    answer_click,
+    answer_form,
+    field_errors,
+    updated,
+)
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.features.actions import answer_soon
-from bot.slack.features.forms import ack_errors, replica_label
+from bot.slack.features.forms import replica_label
 from bot.slack.features.limits import (
     CALLBACK_ID,
     Group,
@@ -64,14 +71,14 @@ _NOT_SHOWN: Final = "Only admins can see this."
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners."""
-    app.action(OPEN_CREATE)(partial(create, ctx))
-    app.action(re.compile(f"^{TURN_PAGE}_"))(partial(turn_page, ctx))
+    app.action(OPEN_CREATE)(partial(answer_click, ctx, open_create_form))
+    app.action(re.compile(f"^{TURN_PAGE}_"))(partial(answer_click, ctx, turn_page))
     app.event("app_home_opened")(partial(on_opened, ctx))
-    app.action(CHANGE_LIMITS)(partial(open_limits, ctx))
-    app.view(CALLBACK_ID)(partial(change_limits, ctx))
-    app.action(OPEN_SPENDING)(partial(open_spending, ctx))
-    app.action(REPLICA_MENU)(partial(on_menu, ctx))
-    app.action(CHOOSE_MONTH)(partial(choose_month, ctx))
+    app.action(CHANGE_LIMITS)(partial(answer_click, ctx, open_limits))
+    app.view(CALLBACK_ID)(partial(answer_form, ctx, change_limits))
+    app.action(OPEN_SPENDING)(partial(answer_click, ctx, open_spending))
+    app.action(REPLICA_MENU)(partial(answer_click, ctx, on_menu))
+    app.action(CHOOSE_MONTH)(partial(answer_click, ctx, choose_month))
 
 
 async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -82,36 +89,22 @@ async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     await ack()
 
 
-async def turn_page(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def turn_page(ctx: HandlerContext, action: BlockAction) -> None:
     """Have another page of the person's requests published."""
-    action = read(BlockAction, body)
     page = min(int(action.value), _MAX_PAGE) if re.fullmatch("[0-9]{1,6}", action.value) else 0
     await ctx.homes.open(action.user, page)
-    await ack()
 
 
-async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the create form, which asks where to post."""
-    action = read(BlockAction, body)
-    error = await open_create_form(ctx, user=action.user, trigger_id=action.trigger_id)
-    if error is not None:
-        ctx.respond_ephemeral(action, error)
-    await ack()
-
-
-async def on_menu(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_menu(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Do what was chosen in the menu of a replica."""
-    action = read(BlockAction, body)
     verb, _, replica_id = action.value.partition(":")
     match verb:
         case "use":
-            await use_replica(ctx, action, replica_id)
+            return await use_replica(ctx, action, replica_id)
         case "preview":
             answer_soon(ctx, action, preview(ctx, replica_id))
-        case _:
-            if error := await open_change(ctx, verb, action.user, action.trigger_id, replica_id):
-                ctx.respond_ephemeral(action, error)
-    await ack()
+            return None
+    return await open_change(ctx, verb, action, replica_id)
 
 
 class _Groups(Payload):
@@ -123,27 +116,20 @@ class _Groups(Payload):
     usergroups: Sequence[Group]
 
 
-async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_limits(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with the limits that are in force."""
-    action = read(BlockAction, body)
-    error: str | None = _ADMINS_ONLY
-    if await ctx.is_admin(action.user):
-        in_force = await ctx.store.limits.fetch()
-        view = limits_form(in_force, await _groups(ctx))
-        error = await ctx.open_view(action.trigger_id, view)
-    if error is not None:
-        ctx.respond_ephemeral(action, error)
-    await ack()
+    if not await ctx.is_admin(action.user):
+        return _ADMINS_ONLY
+    in_force = await ctx.store.limits.fetch()
+    return await ctx.open_view(action.trigger_id, limits_form(in_force, await _groups(ctx)))
 
 
-async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def change_limits(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Have in force what an admin has changed in the form, or say why not."""
-    submission = read(ViewSubmission, body)
     view, user = submission.view, submission.user
     if not await ctx.is_admin(user):
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
-        await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
-        return
+        raise Refusal(_ADMINS_ONLY)
     in_force = await ctx.store.limits.fetch()
     filled, settings = entered(view, in_force), in_force.setting_values()
     changes = {name: None if text == settings[name] else text for name, text in filled.items()}
@@ -153,13 +139,10 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         )
     except InvalidLimits as error:
         mistakes = {block_id(name, view): said for name, said in error.mistakes.items()}
-        await ack_errors(ack, view, mistakes)
-        return
+        return field_errors(view, mistakes)
     except LimitsChanged as error:
-        drawn = limits_form(error.in_force, await _groups(ctx), filled, before=view)
-        await ack(response_action="update", view=drawn)
-        return
-    await ack()
+        return updated(limits_form(error.in_force, await _groups(ctx), filled, before=view))
+    return {}
 
 
 async def _groups(ctx: HandlerContext) -> Sequence[Group]:
@@ -178,33 +161,22 @@ async def _groups(ctx: HandlerContext) -> Sequence[Group]:
         return ()
 
 
-async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_spending(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Show what everybody had created this month, with a menu of months."""
-    action = read(BlockAction, body)
-    error: str | None = _NOT_SHOWN
-    if await ctx.is_admin(action.user):
-        now = ctx.clock.now()
-        view = spending_modal(await ctx.store.spending.of_month(now), now, ctx.price)
-        error = await ctx.open_view(action.trigger_id, view)
-    if error is not None:
-        ctx.respond_ephemeral(action, error)
-    await ack()
+    if not await ctx.is_admin(action.user):
+        return _NOT_SHOWN
+    now = ctx.clock.now()
+    view = spending_modal(await ctx.store.spending.of_month(now), now, ctx.price)
+    return await ctx.open_view(action.trigger_id, view)
 
 
-async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def choose_month(ctx: HandlerContext, action: BlockAction) -> None:
     """Show another month."""
-    action = read(BlockAction, body)
     if (view := action.view) is not None and await ctx.is_admin(action.user):
         now = ctx.clock.now()
         month = month_named(view.fields().get(MONTH, ""), now)
         shown = spending_modal(await ctx.store.spending.of_month(month), now, ctx.price)
-        try:
-            async with translated(ctx.timings.view_timeout):
-                await ctx.client.views_update(view_id=view.id, hash=view.hash, view=shown)
-        except OutsideError as error:
-            # Closed, or another month was chosen meanwhile.
-            _LOG.info("the spending could not be shown", extra={"reason": error.reason})
-    await ack()
+        await ctx.update_view(view, shown)
 
 
 class HomePublisher:

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
-from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.setting_values import MAX_BOX
-from bot.slack.context import HandlerContext
+from bot.slack.context import HandlerContext, answer_shortcut
 from bot.slack.features.forms import (
     FileUnavailable,
     UnreadableFile,
@@ -19,8 +18,8 @@ from bot.slack.features.forms import (
     takes_files,
 )
 from bot.slack.features.video import open_create_form
-from bot.slack.payloads import ShortcutPayload, read
-from bot.slack.views.blocks import Json, spoken
+from bot.slack.payloads import ShortcutPayload
+from bot.slack.views.blocks import spoken
 
 FROM_MESSAGE: Final = "video_from_message"
 CREATE: Final = "video_from_anywhere"
@@ -59,13 +58,12 @@ class _Attached:
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for both."""
-    app.shortcut(FROM_MESSAGE)(partial(from_message, ctx))
-    app.shortcut(CREATE)(partial(create, ctx))
+    app.shortcut(FROM_MESSAGE)(partial(answer_shortcut, ctx, from_message))
+    app.shortcut(CREATE)(partial(answer_shortcut, ctx, open_create_form))
 
 
-async def from_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | None:
     """Open the form with a message's text as script; card and reply go into its thread."""
-    shortcut = read(ShortcutPayload, body)
     attached = await _attached_script(ctx, shortcut)
     script, file = attached.script, attached.file
     if not script and file is None:
@@ -73,28 +71,17 @@ async def from_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         script = spoken_text(shortcut.text, names)
     if not script and file is None:
         await ctx.show_notice(shortcut.trigger_id, attached.note or _NO_TEXT)
-    elif error := await open_create_form(
+        return None
+    return await open_create_form(
         ctx,
-        user=shortcut.user,
-        trigger_id=shortcut.trigger_id,
-        channel=shortcut.channel,
+        shortcut,
+        shortcut.channel,
         thread_ts=shortcut.thread_ts,
         script=script,
         file=file,
         file_ts=shortcut.ts,
         note=attached.note,
-    ):
-        ctx.respond_ephemeral(shortcut, error)
-    await ack()
-
-
-async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form, which asks where to post."""
-    shortcut = read(ShortcutPayload, body)
-    error = await open_create_form(ctx, user=shortcut.user, trigger_id=shortcut.trigger_id)
-    if error is not None:
-        ctx.respond_ephemeral(shortcut, error)
-    await ack()
+    )
 
 
 async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _Attached:
