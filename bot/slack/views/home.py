@@ -44,6 +44,7 @@ from bot.slack.views.buttons import (
 )
 from bot.slack.views.limits import NO_PRICE, WORDS, Price, change_words, value_words
 from bot.slack.views.presenters import Presenter, Presenters, state_word
+from bot.slack.views.question import title_of
 from bot.store import LimitsInForce, MonthSpending, PastChange, PersonSpending, month_start
 
 PAGE: Final = 10
@@ -204,10 +205,9 @@ def _job(job: Job, presenter: Presenter, buttons: list[Json]) -> list[Json]:
 def _question(job: Job, presenter: Presenter) -> list[Json]:
     """Return the question about somebody else's job: a script is shown to its author alone."""
     unread = replace(job, params={at: job.params[at] for at in job.params if at != "script"})
-    name = title(presenter.name(unread)) or f"A {presenter.noun} without a name"
     asked = f"Did this {presenter.noun} get made? Requested by <@{job.user}> {date(job.created_at)}"
     return [
-        rich(paragraph(words(name, bold=True))),
+        rich(paragraph(words(title_of(unread, presenter), bold=True))),
         context(mrkdwn(asked)),
         actions(question_buttons(job, presenter)),
     ]
@@ -215,10 +215,9 @@ def _question(job: Job, presenter: Presenter) -> list[Json]:
 
 def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
     """Return somebody else's job that waits for approval: all of it is in its details."""
-    name = title(presenter.name(job)) or f"A {presenter.noun} without a name"
     asked = f"{presenter.noun.capitalize()} · requested by <@{job.user}> {date(job.created_at)}"
     return [
-        rich(paragraph(words(name, bold=True))),
+        rich(paragraph(words(title_of(job, presenter), bold=True))),
         context(mrkdwn(asked)),
         actions(approval_buttons(job)),
     ]
