@@ -5,6 +5,7 @@ the request for it, and send its answer.
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ from bot.slack.payloads import (
     read,
 )
 from bot.slack.views.approval import approval_note
-from bot.slack.views.blocks import Json, Message, context, mrkdwn, plain, section
+from bot.slack.views.blocks import Json, Message, context, modal, mrkdwn, section
 from bot.slack.views.limits import (
     NO_PRICE,
     OPERATOR,
@@ -57,7 +58,6 @@ from bot.timings import Timings
 _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
-_MAX_TITLE: Final = 24
 # https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
 _RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
 _MAX_FAILURES: Final = 5
@@ -95,7 +95,19 @@ async def answer_command(
         await ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
 
 
-async def answer_click(
+def register_clicks(
+    app: AsyncApp,
+    ctx: "HandlerContext",
+    handlers: Mapping[
+        str | re.Pattern[str], Callable[["HandlerContext", BlockAction], Awaitable[Said]]
+    ],
+) -> None:
+    """Register what the buttons and menus with these action ids do."""
+    for action_id, handle in handlers.items():
+        app.action(action_id)(partial(_answer_click, ctx, handle))
+
+
+async def _answer_click(
     ctx: "HandlerContext",
     handle: Callable[["HandlerContext", BlockAction], Awaitable[Said]],
     ack: AsyncAck,
@@ -379,18 +391,8 @@ class HandlerContext:
     async def show_notice(self, trigger_id: str, message: Message | str) -> None:
         """Show a message in a modal, for a request that no message can answer."""
         message = _message(message)
-        shown: Json = {
-            "type": "modal",
-            "title": plain("Replica Videos", _MAX_TITLE),
-            "close": plain("Close", _MAX_TITLE),
-            "blocks": list(message.blocks) or [section(message.text)],
-        }
-        try:
-            async with translated(self.timings.view_timeout):
-                await self.client.views_open(trigger_id=trigger_id, view=shown)
-        except OutsideError as error:
-            # The user can ask for it again.
-            _LOG.info("a private answer was not shown", extra={"reason": error.reason})
+        blocks = message.blocks or [section(message.text)]
+        await self.open_view(trigger_id, modal("", "Replica Videos", close="Close", blocks=blocks))
 
     def answer_later(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
         """Answer a command in the background: with what ``work`` returns, or why it failed."""

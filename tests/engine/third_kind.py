@@ -19,9 +19,9 @@ from bot.slack.context import (
     HandlerContext,
     Refusal,
     Said,
-    answer_click,
     answer_command,
     answer_form,
+    register_clicks,
 )
 from bot.slack.features.actions import find_job
 from bot.slack.features.forms import (
@@ -37,6 +37,7 @@ from bot.slack.features.list import list_jobs, show_status
 from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import Json, link
 from bot.slack.views.buttons import RETRY
+from bot.slack.views.presenters import Presenter
 from tests.world import REPLICA
 
 # ── What it is ────────────────────────────────────────────────────────────────────────────────
@@ -103,7 +104,7 @@ COMMAND: Final = "/trailer"
 CALLBACK_ID: Final = "create_trailer"
 
 
-class TrailerPresenter:
+class TrailerPresenter(Presenter):
     """How trailers look in Slack."""
 
     noun: Final = "trailer"
@@ -112,9 +113,6 @@ class TrailerPresenter:
 
     def name(self, job: Job) -> str:
         return job.params.get("video_name", "")
-
-    def replica_id(self, job: Job) -> str | None:  # noqa: ARG002 - none
-        return None
 
     def details(self, job: Job) -> Mapping[str, str]:  # noqa: ARG002 - there are none
         return {}
@@ -131,22 +129,13 @@ class TrailerPresenter:
     def clip(self, job: Job) -> None:  # noqa: ARG002 - there is none
         return None
 
-    def transcript(self, job: Job) -> str:  # noqa: ARG002 - nobody speaks
-        return ""
-
     def progress(self, job: Job) -> tuple[int, int] | None:  # noqa: ARG002 - nobody knows
         return None
 
     def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         return ": curtain up"
 
-    def advice(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        return ""
-
     def next_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - there are none
-        return ()
-
-    def more_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - there are none
         return ()
 
 
@@ -154,7 +143,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the command, the form and the button of a failed one."""
     app.view(CALLBACK_ID)(partial(answer_form, ctx, submit))
     app.command(COMMAND)(partial(answer_command, ctx, handle_command))
-    app.action(f"{Trailer.name}_{RETRY}")(partial(answer_click, ctx, retry))
+    register_clicks(app, ctx, {f"{Trailer.name}_{RETRY}": retry})
 
 
 async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
@@ -178,13 +167,12 @@ async def submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     if "video_name" not in fields:
         raise Refusal("What is it called?", "video_name")
 
-    def redraw(note: str) -> Json:
-        return _draw_form(ctx, fields, metadata, note)
+    def redraw(note: str, changes: Metadata) -> Json:
+        return _draw_form(ctx, fields, {**metadata, **changes}, note)
 
     params = {"video_name": fields["video_name"]}
-    limits = ctx.store.limits.current
-    request = JobRequest(Trailer.name, params, ctx.service_deadline(), limits)
-    return await submit_job(ctx, submission, request, redraw)
+    request = JobRequest(Trailer.name, params, ctx.service_deadline(), redraw)
+    return await submit_job(ctx, submission, request)
 
 
 def _draw_form(

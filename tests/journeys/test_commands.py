@@ -451,9 +451,9 @@ async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_error(
 
 
 @pytest.mark.parametrize(
-    ("value", "creates"), [("{job}", 2), ("{job}:1", 2), ("{job}:2", 1), ("{job}:", 1)]
+    ("value", "creates"), [("{job}", 1), ("{job}:1", 2), ("{job}:2", 1), ("{job}:", 1)]
 )
-async def test_a_button_without_an_attempt_number_means_the_first_attempt(
+async def test_a_button_means_the_attempt_that_it_names_and_no_other(
     world: World, value: str, creates: int
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)

@@ -22,8 +22,8 @@ from bot.slack.context import (
     UNKNOWN_KIND,
     HandlerContext,
     Refusal,
-    answer_click,
     answer_form,
+    register_clicks,
     updated,
 )
 from bot.slack.features.list import Fact, current_status, facts_of, rows, usually
@@ -83,15 +83,21 @@ _BEGINNING: Final = "This is the beginning: the rest doesn't fit here."
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons."""
-    app.action(CHECK_NOW)(partial(answer_click, ctx, check_now))
-    app.action(STOP)(partial(answer_click, ctx, stop_waiting))
-    app.action(CREATE_AGAIN)(partial(answer_click, ctx, create_again))
-    app.action(GIVE_UP)(partial(answer_click, ctx, give_up))
     app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
-    app.action(DETAILS)(partial(answer_click, ctx, open_details))
-    app.action(MORE)(partial(answer_click, ctx, open_details))
-    app.action(HAVE_ID)(partial(answer_click, ctx, open_id_form))
     app.view(_ID_FORM)(partial(answer_form, ctx, submit_id))
+    register_clicks(
+        app,
+        ctx,
+        {
+            CHECK_NOW: check_now,
+            STOP: stop_waiting,
+            CREATE_AGAIN: create_again,
+            GIVE_UP: give_up,
+            DETAILS: open_details,
+            MORE: open_details,
+            HAVE_ID: open_id_form,
+        },
+    )
 
 
 async def check_now(ctx: HandlerContext, action: BlockAction) -> str | None:
@@ -300,9 +306,8 @@ async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
     as_direct_message = job.channel == job.user
     is_there = card.ts is not None and (as_direct_message or card.channel == job.channel)
     thread_ts = job.thread_ts or (card.ts if is_there else None)
-    channel = job.channel
-    if as_direct_message:
-        channel = card.channel if is_there else ""
+    there = card.channel if is_there else ""
+    channel = there if as_direct_message else job.channel
     return {"channel": channel, "thread_ts": thread_ts, "retry_of": job.id}
 
 
@@ -340,7 +345,7 @@ def details(
         ("Requested", job.created_at),
         *_approval_of(job),
         ("Usually takes", usually(job)),
-        ("Took", _took(job)),
+        ("Took", span(job.ended_at - job.started_at) if job.ended_at and job.started_at else ""),
     ]
     for_support: list[Fact] = [
         ("Request number", job.id),
@@ -364,13 +369,6 @@ def details(
             blocks[-2:] = [section(_BEGINNING)]
     heading = f"{presenter.noun.capitalize()} details"
     return modal(_DETAILS_VIEW, heading, close="Close", blocks=[*blocks, *support])
-
-
-def _took(job: Job) -> str:
-    """Return how long a job took at the service; "" if it still goes on, or never began."""
-    if job.started_at is None or job.ended_at is None:
-        return ""
-    return span(job.ended_at - job.started_at)
 
 
 def _approval_of(job: Job) -> list[Fact]:

@@ -12,8 +12,8 @@ from bot.slack.context import (
     UNKNOWN_KIND,
     HandlerContext,
     Refusal,
-    answer_click,
     answer_form,
+    register_clicks,
 )
 from bot.slack.features.actions import SETTLED, find_job
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
@@ -37,10 +37,16 @@ class _Metadata(PrivateMetadata):
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons and the form."""
-    app.action(APPROVE)(partial(answer_click, ctx, approve))
-    app.action(DECLINE)(partial(answer_click, ctx, open_form))
     app.view(_CALLBACK_ID)(partial(answer_form, ctx, decline))
-    app.action(WITHDRAW)(partial(answer_click, ctx, withdraw))
+    register_clicks(
+        app,
+        ctx,
+        {
+            APPROVE: approve,
+            DECLINE: open_form,
+            WITHDRAW: withdraw,
+        },
+    )
 
 
 async def approve(ctx: HandlerContext, action: BlockAction) -> str | None:
@@ -85,7 +91,7 @@ async def _find(ctx: HandlerContext, user: str, value: str) -> tuple[Job, int]:
     Raises:
         Refusal: the user may not decide about it, or there is no such job.
     """
-    job_id, attempts = attempt_of(value, 0)
+    job_id, attempts = attempt_of(value)
     job = await ctx.store.jobs.fetch(job_id)
     if job is None:
         raise Refusal(UNKNOWN_JOB)
@@ -106,21 +112,19 @@ async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:
         return _EXPIRED
     if job.approval.decided_by is None:
         return SETTLED
-    what = "approved"
-    if job.failure in {Failure.DECLINED, Failure.WITHDRAWN}:
-        what = "declined" if job.failure is Failure.DECLINED else "cancelled"
+    how = {Failure.DECLINED: "declined", Failure.WITHDRAWN: "cancelled"}
+    what = "approved" if job.failure is None else how.get(job.failure, "approved")
     return f"<@{job.approval.decided_by}> has already {what} this."
 
 
 def _form(ctx: HandlerContext, job: Job) -> Json:
     noun = ctx.presenters[job.kind].noun
     reason = element("plain_text_input", _REASON, multiline=True, max_length=_MAX_REASON)
-    hint = "I'll pass it on."
     return modal(
         _CALLBACK_ID,
         f"Decline this {noun}",
         submit="Decline",
         close="Cancel",
         private_metadata=json.dumps({"job": pressed(job)}),
-        blocks=[field(_REASON, "Why?", reason, hint=hint)],
+        blocks=[field(_REASON, "Why?", reason, hint="I'll pass it on.")],
     )

@@ -18,11 +18,18 @@ from pydantic import AliasPath, Field
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind, Unreadable
 from bot.links import only_hosts
-from bot.model import Job, Request, Snapshot, Verdict
+from bot.model import Job, Request, Snapshot, State, Verdict
 from bot.service.errors import UNKNOWN_ID
 from bot.setting_values import MAX_BOX
 from bot.slack.client import is_slacks
-from bot.slack.context import HandlerContext, Refusal, field_errors, general_error, updated
+from bot.slack.context import (
+    HandlerContext,
+    Refusal,
+    field_errors,
+    general_error,
+    kept_left,
+    updated,
+)
 from bot.slack.errors import translated
 from bot.slack.payloads import (
     BlockAction,
@@ -35,16 +42,29 @@ from bot.slack.payloads import (
     is_plain_text,
 )
 from bot.slack.views.approval import NOBODY_TO_APPROVE
-from bot.slack.views.blocks import MAX_QUOTES, Json, cut, element, modal, one_line, quotes, section
+from bot.slack.views.blocks import (
+    MAX_QUOTES,
+    MAX_SECTION,
+    Json,
+    ago,
+    anchor,
+    cut,
+    element,
+    joined,
+    modal,
+    one_line,
+    quotes,
+    section,
+)
 from bot.slack.views.blocks import field as form_field
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
+from bot.slack.views.presenters import Presenter
 from bot.store import (
     AlreadyRequested,
     Bound,
     DatabaseError,
     KnownReplica,
     LimitReached,
-    Limits,
     NobodyToApprove,
     NotAllowed,
     Viewer,
@@ -76,27 +96,6 @@ def unexplained_failure(status: str) -> str:
     return f"its status is “{cut(one_line(status), _MAX_ID)}”"
 
 
-def known_from(snapshot: Snapshot) -> KnownReplica:
-    """Return a replica as the service just described it."""
-    return KnownReplica(
-        snapshot.remote_id,
-        snapshot.facts.get("replica_name", ""),
-        snapshot.status,
-        snapshot.verdict,
-        snapshot.reason,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaCheck:
-    """Whether a video with a replica can be requested."""
-
-    error: str | None = None
-    """Why not, as a sentence for the form."""
-    found: Snapshot | None = None
-    """What the service just said about a replica that the picker does not offer yet."""
-
-
 async def read_replica(
     ctx: HandlerContext, kind: Kind, replica_id: str, deadline: float
 ) -> Snapshot:
@@ -126,12 +125,8 @@ async def read_replica(
         raise Unavailable("The video service's answer couldn't be read.") from error
 
 
-def learn_later(ctx: HandlerContext, snapshot: Snapshot) -> None:
-    """Store what the service said about a replica, while nobody waits for that."""
-    ctx.background.spawn(_learn(ctx, snapshot))
-
-
 async def _learn(ctx: HandlerContext, snapshot: Snapshot) -> None:
+    """Store what the service said about a replica; nobody waits for that."""
     try:
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     except DatabaseError as error:
@@ -140,41 +135,44 @@ async def _learn(ctx: HandlerContext, snapshot: Snapshot) -> None:
 
 async def check_used(
     ctx: HandlerContext, kind: Kind, params: Mapping[str, str], deadline: float
-) -> ReplicaCheck:
+) -> Snapshot | None:
     """Check by ``deadline`` whether a job with ``params`` can be requested with what it uses.
 
     It can with one in training: the video waits for it. It can also if the service does not say
-    in time: the create call will show it.
+    in time: the create call will show it. Return what the service just said about a replica that
+    the picker does not offer yet.
+
+    Raises:
+        Refusal: it cannot.
     """
     used = kind.uses(params)
     if used is None:
-        return ReplicaCheck()
+        return None
     used_kind, replica_id = ctx.kinds[used[0]], used[1]
     known, now = ctx.store.replicas.get(replica_id), ctx.clock.now()
-    if known is not None and known.read_at is not None:
-        age = abs(now - known.read_at)
-        if age <= ctx.timings.replica_max_age:
-            return ReplicaCheck(_unusable(known))
+    max_age = ctx.timings.replica_max_age
+    if known is not None and known.read_at is not None and abs(now - known.read_at) <= max_age:
+        _check_usable(known)
+        return None
     try:
         snapshot = await read_replica(ctx, used_kind, replica_id, deadline)
     except Refused as error:
         if error.code not in UNKNOWN_ID:
-            return ReplicaCheck()
-        reason = _one_sentence(error.reason)
-        return ReplicaCheck(f"I can't find this replica: {reason}")
+            return None
+        raise Refusal(f"I can't find this replica: {_one_sentence(error.reason)}") from None
     except OutsideError:
-        return ReplicaCheck()
-    if known is None or known.deleted:
-        return ReplicaCheck(_unusable(snapshot), snapshot)
-    learn_later(ctx, snapshot)
-    return ReplicaCheck(_unusable(snapshot))
-
-
-def _unusable(replica: KnownReplica | Snapshot) -> str | None:
-    if replica.verdict is not Verdict.FAILED:
         return None
-    reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
-    return f"This replica can't be used: {reason}"
+    is_new = known is None or known.deleted
+    if not is_new:
+        ctx.background.spawn(_learn(ctx, snapshot))
+    _check_usable(snapshot)
+    return snapshot if is_new else None
+
+
+def _check_usable(replica: KnownReplica | Snapshot) -> None:
+    if replica.verdict is Verdict.FAILED:
+        reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
+        raise Refusal(f"This replica can't be used: {reason}")
 
 
 def _one_sentence(reason: str) -> str:
@@ -205,6 +203,14 @@ _CORRECTED: Final = (
 )
 SCOPE: Final = "files:read"
 TELL_CHANNEL: Final = "tell_channel"
+MAKE_ANOTHER: Final = "Make a new one"
+"""The button of a form that asks for what there is already."""
+_ALREADY: Final = {
+    State.SUCCEEDED: "This {noun} already exists.",
+    State.UNCONFIRMED: "This {noun} has already been requested.",
+    State.WAITING_FOR_APPROVAL: "This {noun} is already waiting for approval.",
+}
+_BEING_MADE: Final = "This {noun} is already being made."
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
 _NOT_READ: Final = "I couldn't read the file. Please try again, or paste the script."
@@ -223,8 +229,8 @@ class JobRequest:
     params: Mapping[str, str]
     deadline: float
     """When to stop waiting for the service, by the event loop's clock."""
-    limits: Limits
-    """What was in force shortly before; it is checked again when the job is stored."""
+    redraw: Callable[[str, Metadata], Json]
+    """Returns the form as it is filled in, under a note, with these changes in its metadata."""
     used: Snapshot | None = None
     """What the service said about a replica that is not offered yet: it is from now on."""
     errors: Mapping[str, str] = field(default_factory=dict)
@@ -232,12 +238,8 @@ class JobRequest:
     fingerprint: str | None = None
     """As in ``Request``, like the next."""
     owner: str | None = None
-    offer: Callable[[Job], Json] | None = None
-    """Returns the form with a job on top that has asked for the same."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """What can be used instead of wrong links, by the id of the field."""
-    correct: Callable[[str], Json] | None = None
-    """Returns the form with those, under a note."""
+    """What can be used instead of wrong links, by the id of the field; ``redraw`` fills it in."""
 
 
 class _Metadata(PrivateMetadata):
@@ -297,7 +299,7 @@ def of_this_version(view: View, draw: Callable[[Metadata, str], Json]) -> Json:
     fields, metadata = view.fields(), readable_metadata(view) or {"channel": ""}
     if (file := fields.pop("script_file", None)) is not None:  # such a field cannot be filled in
         metadata["script_file"] = file
-    drawn = draw(metadata, _OTHER_VERSION)
+    drawn = kept_left(draw(metadata, _OTHER_VERSION), view.blocks)
     there = {block.get("block_id") for block in drawn["blocks"]}
     rest = "\n".join(text for name, text in fields.items() if name not in there)
     lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
@@ -318,11 +320,8 @@ def drawn_fields(view: View) -> dict[str, str]:
 
 def note_of(view: View) -> str:
     """Return the note on top of a form."""
-    for block in view.blocks:
-        text = block.get("text")
-        if block.get("block_id") == _NOTE and isinstance(text, dict):
-            return str(text.get("text", ""))
-    return ""
+    notes = (block.get("text") for block in view.blocks if block.get("block_id") == _NOTE)
+    return next((str(note.get("text", "")) for note in notes if isinstance(note, dict)), "")
 
 
 def retention_note(job: Job) -> str:
@@ -396,8 +395,13 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
         filter=ctx.access.conversation_filter,
         placeholder="In a direct message to you",
     )
-    hint = "I'll post updates in this channel."
-    return form_field("where", "Where to post", conversation, hint=hint, optional=True)
+    return form_field(
+        "where",
+        "Where to post",
+        conversation,
+        hint="I'll post updates in this channel.",
+        optional=True,
+    )
 
 
 def _place(submission: ViewSubmission, metadata: Metadata) -> str:
@@ -414,22 +418,18 @@ async def _place_refusal(
     chosen = submission.view.fields().get("where")
     if chosen is not None and not _CHANNEL.fullmatch(chosen):
         return "I can't post there. Please choose another channel."
-    not_allowed = await ctx.access.channel_refusal(request.limits, channel, request.deadline)
+    limits = ctx.store.limits.current
+    not_allowed = await ctx.access.channel_refusal(limits, channel, request.deadline)
     return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
 
 
-async def submit_job(
-    ctx: HandlerContext,
-    submission: ViewSubmission,
-    request: JobRequest,
-    redraw: Callable[[str], Json],
-) -> Json:
+async def submit_job(ctx: HandlerContext, submission: ViewSubmission, request: JobRequest) -> Json:
     """Store what a form asks for, and return the answer to the form.
 
-    A form that was submitted before, and has been changed since, opens again under a note:
-    ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
-    If the same was asked for recently, where the person may see it, the form offers that first.
-    If nothing is wrong but links that can be corrected, it opens again with those.
+    A form that was submitted before, and has been changed since, opens again under a note. So does
+    a form that retries what was retried meanwhile. If the same was asked for recently, where the
+    person may see it, the form offers that first. If nothing is wrong but links that can be
+    corrected, it opens again with those.
 
     Raises:
         Refusal: it is not stored.
@@ -438,16 +438,16 @@ async def submit_job(
     channel, errors = _place(submission, metadata), dict(request.errors)
     if not_there := await _place_refusal(ctx, submission, channel, request):
         errors["where"] = not_there
-    limits, kind, user = request.limits, request.kind, submission.user
+    limits, kind, user = ctx.store.limits.current, request.kind, submission.user
     not_allowed = await ctx.access.asking_refusal(limits, kind, user, request.deadline)
     if request.errors or (
         (errors or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
     ):
         if not_allowed:
             return general_error(view.blocks, f"{not_allowed} {_STAYS}", errors)
-        if request.correct is not None and errors.keys() == request.links.keys():
+        if errors.keys() == request.links.keys():
             # Pushed, since an update leaves in a field what was typed.
-            return {"response_action": "push", "view": request.correct(_CORRECTED)}
+            return {"response_action": "push", "view": request.redraw(_CORRECTED, {})}
         return field_errors(view, errors)
     retry_of = metadata.get("retry_of")
     refusal = await _refusal(ctx, user, retry_of, request.deadline)
@@ -456,17 +456,19 @@ async def submit_job(
     try:
         job = await _stored(ctx, submission, request, metadata, channel)
     except AlreadyRequested as same:
-        assert request.offer is not None  # noqa: S101 - else nothing is looked for
-        return updated(request.offer(same.job))
+        note = offer(same.job, ctx.presenters[kind], user)
+        return updated(request.redraw(note, {"anew": request.fingerprint}))
     stored = (job.params, job.channel, job.owner or job.user)
     if stored != (request.params, channel, request.owner or stored[2]):
-        noun = ctx.presenters[request.kind].noun
+        noun = ctx.presenters[kind].noun
         note = f"You've submitted this already. With your changes, it creates a second {noun}."
         if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
-        return {"response_action": "push", "view": redraw(note)}
+        # It is a request of its own from now on.
+        changes = {"retry_of": None, "anew": request.fingerprint}
+        return {"response_action": "push", "view": request.redraw(note, changes)}
     if request.used is not None:
-        learn_later(ctx, request.used)
+        ctx.background.spawn(_learn(ctx, request.used))
     return {} if view.root_view_id in {"", view.id} else {"response_action": "clear"}
 
 
@@ -497,10 +499,11 @@ async def _stored(
         tell_channel=TELL_CHANNEL in view.fields(),
     )
     viewer = None
-    if request.offer is not None and metadata.get("anew") != request.fingerprint:
+    if request.fingerprint is not None and metadata.get("anew") != request.fingerprint:
         sees_all = await ctx.is_admin(submission.user, deadline)
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
-    membership = await ctx.access.membership(request.limits, request.kind, asked.user, deadline)
+    limits = ctx.store.limits.current
+    membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
     submitting = ctx.store.jobs.submit(asked, now, viewer, membership.groups)
     try:
         return (await submitting).job
@@ -515,6 +518,22 @@ async def _stored(
         who = await ctx.access.admin_names(deadline)
         resets = resets_in_form(reached, ctx.access.zone(asked.user), now)
         raise Refusal(limit_sentence(reached, resets, who=who)) from None
+
+
+def offer(job: Job, presenter: Presenter, viewer: str) -> str:
+    """Return what there is already, who asked for it, and what the form's button does.
+
+    The viewer may see the job: they are who asked, an admin, or where it was posted.
+    """
+    who, made = "You" if viewer == job.user else f"<@{job.user}>", job.state is State.SUCCEEDED
+    status, did = _ALREADY.get(job.state, _BEING_MADE), "made it" if made else "asked for it"
+    where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
+    links = [anchor(url, label) for label, url in presenter.links(job).items()]
+    text = f"*{status.format(noun=presenter.noun)}* {who} {did} {ago(job.created_at)}{where}."
+    remedy = f"*{MAKE_ANOTHER}* charges you again."
+    # A signed link may be too long for a block: then the message where it was posted has it.
+    shown = joined(links, MAX_SECTION - len(text) - len(remedy) - 2, by=" · ")
+    return joined([text, shown, remedy], MAX_SECTION)
 
 
 async def _refusal(
@@ -539,11 +558,7 @@ async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:
         return ctx.service.known_key_refusal is not None
 
 
-class UnreadableFile(Exception):
-    """A file is no script; ``str()`` is a sentence to show under its field."""
-
-
-class FileUnavailable(UnreadableFile):
+class FileUnavailable(Refusal):
     """A file did not come from Slack, or not in time: it may come later."""
 
 
@@ -578,7 +593,7 @@ async def read_script(
     certainly has more than ``max_script`` characters is not read.
 
     Raises:
-        UnreadableFile: it is no plain text in UTF-8, too large, or somebody else's.
+        Refusal: it is no plain text in UTF-8, too large, or somebody else's.
         FileUnavailable: it did not come in time.
     """
     try:
@@ -587,7 +602,7 @@ async def read_script(
                 about = _File.model_validate((await ctx.client.files_info(file=file)).data)
             channel, ts = message or ("", "")
             if about.user != user and ts not in about.shares.messages(channel):
-                raise UnreadableFile(_NOT_YOURS)
+                raise Refusal(_NOT_YOURS)
             return await _download(ctx, about, max_script)
     # A link that is none is a ValueError, and so is an answer that cannot be read.
     except (OutsideError, TimeoutError, ValueError, aiohttp.ClientError):
@@ -596,11 +611,9 @@ async def read_script(
 
 async def _download(ctx: HandlerContext, file: _File, max_script: int) -> str:
     max_bytes = max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
-    too_large = UnreadableFile(
-        f"That file is too large. A script can have {max_script:,} characters."
-    )
+    too_large = Refusal(f"That file is too large. A script can have {max_script:,} characters.")
     if not is_plain_text(file.mimetype):
-        raise UnreadableFile(_NOT_TEXT)
+        raise Refusal(_NOT_TEXT)
     if file.size > max_bytes:
         raise too_large
     if not is_slacks(file.url, ctx.client.base_url):
@@ -618,7 +631,7 @@ async def _download(ctx: HandlerContext, file: _File, max_script: int) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UnreadableFile(_NOT_TEXT) from None
+        raise Refusal(_NOT_TEXT) from None
     if "\0" in text:
-        raise UnreadableFile(_NOT_TEXT)
+        raise Refusal(_NOT_TEXT)
     return text.replace("\r\n", "\n")

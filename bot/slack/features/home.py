@@ -15,9 +15,9 @@ from bot.service.media import hosts_to_allow
 from bot.slack.context import (
     HandlerContext,
     Refusal,
-    answer_click,
     answer_form,
     field_errors,
+    register_clicks,
     updated,
 )
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
@@ -62,7 +62,6 @@ from bot.slack.views.home import (
 )
 from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
 
-_MAX_PAGE: Final = 10_000
 _LOG: Final = logging.getLogger(__name__)
 _ADMINS_ONLY: Final = "Only admins can change limits."
 _GROUPS_SCOPE: Final = "usergroups:read"
@@ -71,14 +70,20 @@ _NOT_SHOWN: Final = "Only admins can see this."
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners."""
-    app.action(OPEN_CREATE)(partial(answer_click, ctx, open_create_form))
-    app.action(re.compile(f"^{TURN_PAGE}_"))(partial(answer_click, ctx, turn_page))
     app.event("app_home_opened")(partial(on_opened, ctx))
-    app.action(CHANGE_LIMITS)(partial(answer_click, ctx, open_limits))
     app.view(CALLBACK_ID)(partial(answer_form, ctx, change_limits))
-    app.action(OPEN_SPENDING)(partial(answer_click, ctx, open_spending))
-    app.action(REPLICA_MENU)(partial(answer_click, ctx, on_menu))
-    app.action(CHOOSE_MONTH)(partial(answer_click, ctx, choose_month))
+    register_clicks(
+        app,
+        ctx,
+        {
+            OPEN_CREATE: open_create_form,
+            re.compile(f"^{TURN_PAGE}_"): turn_page,
+            CHANGE_LIMITS: open_limits,
+            OPEN_SPENDING: open_spending,
+            REPLICA_MENU: on_menu,
+            CHOOSE_MONTH: choose_month,
+        },
+    )
 
 
 async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -91,7 +96,7 @@ async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 async def turn_page(ctx: HandlerContext, action: BlockAction) -> None:
     """Have another page of the person's requests published."""
-    page = min(int(action.value), _MAX_PAGE) if re.fullmatch("[0-9]{1,6}", action.value) else 0
+    page = int(action.value) if re.fullmatch("[0-9]{1,4}", action.value) else 0
     await ctx.homes.open(action.user, page)
 
 

@@ -150,16 +150,12 @@ def listed(
                 unformatted(title(presenter.name(job))) or _ERASED,
                 date(job.created_at),
                 *([f"<#{job.channel}>"] if reader not in {None, job.user} else []),
-                *_best_link(presenter, job),
+                *[anchor(url, label) for label, url in presenter.links(job).items()][:1],
             ]
         )
         for job in jobs
     ]
     return Message(joined([heading, *lines]), [section(heading), rich(bullets(items))])
-
-
-def _best_link(presenter: Presenter, job: Job) -> list[str]:
-    return [anchor(url, label) for label, url in presenter.links(job).items()][:1]
 
 
 async def show_status(
@@ -234,20 +230,15 @@ async def current_status(
     try:
         answer = await ctx.service.read(kind.path, remote_id)
         snapshot = kind.read(answer, remote_id)
-    except Unreadable:
-        return _unread(presenter, job, reader, wanted, "Its answer couldn't be read.")
-    except Refused as error:
-        if error.code not in UNKNOWN_ID:
-            return _unread(presenter, job, reader, wanted, error.reason)
+    except (OutsideError, Unreadable) as error:
+        why = error.reason if isinstance(error, OutsideError) else "Its answer couldn't be read."
         if job is not None:
-            return status_message(presenter, job, None, reader, error.reason)
-        reason = escaped(only_hosts(error.reason), 500)
-        return Message(
-            f"I can't find a {presenter.noun} “{escape(wanted)}”: “{reason}”",
-            (),
-        )
-    except OutsideError as error:
-        return _unread(presenter, job, reader, wanted, error.reason)
+            return status_message(presenter, job, None, reader, why)
+        said = escaped(only_hosts(why), 500)
+        text = f"I couldn't look up {escape(wanted)}: {said} Please try again in a moment."
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            text = f"I can't find a {presenter.noun} “{escape(wanted)}”: “{said}”"
+        return Message(text, ())
     if kind.catalogued and (job is not None or ctx.store.replicas.get(remote_id)):
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
@@ -257,17 +248,6 @@ async def current_status(
         public = {name: text for name, text in snapshot.facts.items() if name in _PUBLIC}
         snapshot = replace(snapshot, reason="", facts=public)
     return status_message(presenter, job, snapshot, reader)
-
-
-def _unread(presenter: Presenter, job: Job | None, reader: str, wanted: str, why: str) -> Message:
-    """Return what can be said although the service could not be asked."""
-    if job is not None:
-        return status_message(presenter, job, None, reader, why)
-    return Message(
-        f"I couldn't look up {escape(wanted)}: "
-        f"{escaped(only_hosts(why), 500)} Please try again in a moment.",
-        (),
-    )
 
 
 def status_message(
@@ -345,12 +325,11 @@ def rows(facts: Iterable[Fact]) -> list[Json]:
     ]
 
 
-def _with_values(facts: Iterable[Fact]) -> Iterable[Fact]:
-    for label, value in facts:
-        if isinstance(value, datetime):
-            yield label, value
-        elif line := one_line(value):
-            yield label, line
+def _with_values(facts: Iterable[Fact]) -> list[Fact]:
+    lines = (
+        (label, value if isinstance(value, datetime) else one_line(value)) for label, value in facts
+    )
+    return [(label, line) for label, line in lines if line]
 
 
 def _drawn(facts: Sequence[Fact], links: dict[str, str], script: str) -> Message:

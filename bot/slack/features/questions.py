@@ -16,9 +16,9 @@ from bot.slack.context import (
     UNKNOWN_KIND,
     HandlerContext,
     Refusal,
-    answer_click,
     answer_form,
     field_errors,
+    register_clicks,
     updated,
 )
 from bot.slack.features.actions import (
@@ -78,9 +78,15 @@ class _Metadata(PrivateMetadata):
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons and the form."""
-    app.action(ANSWER_EACH)(partial(answer_click, ctx, open_form))
-    app.action(CANCEL_ALL)(partial(answer_click, ctx, cancel_all))
     app.view(_FORM)(partial(answer_form, ctx, on_submit))
+    register_clicks(
+        app,
+        ctx,
+        {
+            ANSWER_EACH: open_form,
+            CANCEL_ALL: cancel_all,
+        },
+    )
 
 
 async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
@@ -159,7 +165,9 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     user, typed = submission.user, submission.view.fields()
     warned = submission.view.metadata(_Metadata).warned
     deadline = ctx.service_deadline()
-    found = await _fetch(ctx, [_key(name) for name in typed if name.startswith(_CHOICE)])
+    found = await _fetch(
+        ctx, [name.removeprefix(_CHOICE) for name in typed if name.startswith(_CHOICE)]
+    )
     answers = [
         _Answer(key, typed[_CHOICE + key], typed.get(_ID + key, "").strip(), job)
         for key, job in found.items()
@@ -185,11 +193,6 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     if errors:
         return field_errors(submission.view, errors)
     return updated(_settled_view(ctx, settled)) if settled else {}
-
-
-def _key(name: str) -> str:
-    """Return which request a block is about."""
-    return name.partition(" ")[2]
 
 
 async def _check(
@@ -278,6 +281,5 @@ def _form(
 def _settled_view(ctx: HandlerContext, jobs: Iterable[Job]) -> Json:
     """Return that some requests were settled before; their message says how."""
     names = [paragraph(words(title_of(job, ctx.presenters[job.kind]))) for job in jobs]
-    text = "These had already been settled."
-    blocks = [section(text), rich(bullets(names))]
+    blocks = [section("These had already been settled."), rich(bullets(names))]
     return modal(_SETTLED_VIEW, "Already settled", close="Close", blocks=blocks)

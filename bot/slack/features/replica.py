@@ -24,12 +24,12 @@ from bot.slack.context import (
     HandlerContext,
     Refusal,
     Said,
-    answer_click,
     answer_command,
     answer_form,
     general_error,
     kept_left,
     missing_id,
+    register_clicks,
     updated,
 )
 from bot.slack.features.actions import find_failed, retry_metadata
@@ -39,7 +39,6 @@ from bot.slack.features.forms import (
     drawn_fields,
     form,
     is_of_other_version,
-    known_from,
     link_field,
     metadata_of,
     of_this_version,
@@ -131,12 +130,18 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the command and the form."""
     app.view(CALLBACK_ID)(partial(answer_form, ctx, on_submit))
     app.command(ctx.command(_KIND))(partial(answer_command, ctx, handle_command))
-    app.action(f"{_KIND}_{RETRY}")(partial(answer_click, ctx, retry))
-    app.action(OPEN_TRAIN)(partial(answer_click, ctx, open_form))
     app.view(_EDIT)(partial(answer_form, ctx, edit))
     app.view(_REMOVE)(partial(answer_form, ctx, remove))
-    app.action(STOP_TRAINING)(partial(answer_click, ctx, stop_training))
-    app.action(MUTE)(partial(answer_click, ctx, mute))
+    register_clicks(
+        app,
+        ctx,
+        {
+            f"{_KIND}_{RETRY}": retry,
+            OPEN_TRAIN: open_form,
+            STOP_TRAINING: stop_training,
+            MUTE: mute,
+        },
+    )
 
 
 # ── The command and the button ────────────────────────────────────────────────────────────────
@@ -144,7 +149,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 
 async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
     """Answer a subcommand, or open the form."""
-    match command.subcommand("status", "add", "default", "rename", "remove") or _named(command):
+    match command.subcommand("status", "add", with_words={"default", "rename", "remove"}):
         case "help", _:
             return replica_help(ctx.command(_KIND))
         case "list", _:
@@ -167,19 +172,11 @@ async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
     return replica_help(ctx.command(_KIND), "I don't know that command.")
 
 
-def _named(command: SlashCommand) -> tuple[str, str] | None:
-    """Return a subcommand and the name of several words after it, if that is what was typed."""
-    match command.words.split():
-        case [word, *name] if word.casefold() in {"default", "rename", "remove"}:
-            return word.casefold(), " ".join(name)
-    return None
-
-
 async def open_form(
     ctx: HandlerContext, request: SlashCommand | BlockAction, channel: str = ""
 ) -> str | None:
     """Open the form; without a conversation, it asks where to post."""
-    view = _draw_form(ctx, {_OWNER: request.user}, {"channel": channel, "name": _new_name()})
+    view = _draw_form(ctx, {_OWNER: request.user}, {"channel": channel})
     return await ctx.open_form(_KIND, request, channel, view)
 
 
@@ -191,9 +188,8 @@ async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
     # Only the user who typed a link sees it.
     shown = job.params if action.user == job.user else ("replica_name",)
     fields = {name: value for name, value in job.params.items() if name in shown}
-    metadata = {**await retry_metadata(ctx, job), "name": _new_name()}
     filled = {**fields, _OWNER: job.owner or job.user, **place_to_retry(job, action)}
-    view = _draw_form(ctx, filled, metadata, retention_note(job))
+    view = _draw_form(ctx, filled, await retry_metadata(ctx, job), retention_note(job))
     return await ctx.open_form(_KIND, action, job.channel, view)
 
 
@@ -202,16 +198,15 @@ async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
 
 async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Store the training that the form asks for, or say what is wrong with it."""
-    fields, now = submission.view.fields(), ctx.clock.now()
+    view, fields, now = submission.view, submission.view.fields(), ctx.clock.now()
+    if is_of_other_version(view, _FIELDS):
+        return of_this_version(view, partial(_draw_form, ctx, drawn_fields(view)))
+    metadata = {"name": _new_name(), **metadata_of(view)}
 
-    def redraw(note: str, changed: Metadata, links: Mapping[str, str] = _NONE) -> Json:
-        named = {"name": _new_name(), **changed}
-        drawn = _draw_form(ctx, {**drawn_fields(submission.view), **links}, named, note)
-        return kept_left(drawn, submission.view.blocks)
+    def redraw(note: str, changes: Metadata) -> Json:
+        filled = {**drawn_fields(view), **links}
+        return kept_left(_draw_form(ctx, filled, {**metadata, **changes}, note), view.blocks)
 
-    if is_of_other_version(submission.view, _FIELDS):
-        return of_this_version(submission.view, lambda known, note: redraw(note, known))
-    metadata = {"name": _new_name(), **metadata_of(submission.view)}
     params, errors, links = dict(fields), {}, _NONE
     try:
         params = parse(fields)
@@ -224,23 +219,19 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     if owner != submission.user and (refusal := await ctx.access.owner_refusal(owner, deadline)):
         errors[_OWNER] = refusal
     if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
-        warned = {**metadata, "warned": sorted(soon.values())}
-        return updated(redraw(_warning(soon), warned))
+        return updated(redraw(_warning(soon), {"warned": sorted(soon.values())}))
     # If the answer to the create call is lost, the replica can be recognized by its name.
     params.setdefault("replica_name", metadata["name"])
     request = JobRequest(
         _KIND,
         params,
         deadline,
-        ctx.store.limits.current,
+        redraw,
         errors=errors,
         links=links,
-        correct=partial(redraw, changed=metadata, links=links),
         owner=owner,
     )
-    # A second one is a request of its own.
-    second = partial(redraw, changed={**metadata, "retry_of": None})
-    return await submit_job(ctx, submission, request, second)
+    return await submit_job(ctx, submission, request)
 
 
 def _expiring(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict[str, str]]:
@@ -275,6 +266,7 @@ def _draw_form(
     ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     """Return the training form with ``fields`` filled in."""
+    metadata = {"name": _new_name(), **metadata}
     agreed = option(_CONFIRMED, "yes")
     agreement = element(
         "checkboxes",
@@ -578,7 +570,9 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
 
 
 def _failure(snapshot: Snapshot) -> str:
-    label = unformatted(replica_label(known_from(snapshot)))
+    name = snapshot.facts.get("replica_name", "")
+    replica = KnownReplica(snapshot.remote_id, name, snapshot.status, snapshot.verdict)
+    label = unformatted(replica_label(replica))
     if not snapshot.reason:
         return f"{label}: {escape(unexplained_failure(snapshot.status))}."
     return f"{label}: “{escaped(only_hosts(snapshot.reason), 300)}”"

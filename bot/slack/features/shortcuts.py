@@ -1,19 +1,17 @@
 """The shortcuts: "Make a video from this" in a message's menu, and "Create a video" everywhere."""
 
-import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 
+from bot.clock import deadline
 from bot.setting_values import MAX_BOX
-from bot.slack.context import HandlerContext, answer_shortcut
+from bot.slack.context import HandlerContext, Refusal, answer_shortcut
 from bot.slack.features.forms import (
     FileUnavailable,
-    UnreadableFile,
     read_script,
     takes_files,
 )
@@ -47,15 +45,6 @@ _NESTED: Final = 3
 _EVERYONE: Final = frozenset({"channel", "here", "everyone"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Attached:
-    """What a message's file gives: a script, or the file to read when the form is submitted."""
-
-    script: str = ""
-    file: str | None = None
-    note: str = ""
-
-
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for both."""
     app.shortcut(FROM_MESSAGE)(partial(answer_shortcut, ctx, from_message))
@@ -64,13 +53,12 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 
 async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | None:
     """Open the form with a message's text as script; card and reply go into its thread."""
-    attached = await _attached_script(ctx, shortcut)
-    script, file = attached.script, attached.file
+    script, file, note = await _attached_script(ctx, shortcut)
     if not script and file is None:
         names = await _names(ctx, unnamed_ids(shortcut.text))
         script = spoken_text(shortcut.text, names)
     if not script and file is None:
-        await ctx.show_notice(shortcut.trigger_id, attached.note or _NO_TEXT)
+        await ctx.show_notice(shortcut.trigger_id, note or _NO_TEXT)
         return None
     return await open_create_form(
         ctx,
@@ -80,41 +68,45 @@ async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | 
         script=script,
         file=file,
         file_ts=shortcut.ts,
-        note=attached.note,
+        note=note,
     )
 
 
-async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _Attached:
-    """Return the script in the text file of a message, as far as Slack gives it soon."""
+async def _attached_script(
+    ctx: HandlerContext, shortcut: ShortcutPayload
+) -> tuple[str, str | None, str]:
+    """Return what a message's text file gives, as far as Slack gives it soon.
+
+    That is a script, or the file to read when the form is submitted, and a note for the form.
+    """
     if (file := shortcut.text_file) is None:
-        return _Attached()
+        return "", None, ""
     max_script = ctx.store.limits.current.max_script
     if not takes_files(ctx, max_script):
-        return _Attached(note=_FILES_NOT_READ)
-    deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
+        return "", None, _FILES_NOT_READ
     try:
         script = await read_script(
             ctx,
             file,
             max_script,
-            deadline,
+            deadline(ctx.timings.message_timeout),
             user=shortcut.user,
             message=(shortcut.channel, shortcut.ts),
         )
     except FileUnavailable:
-        return _Attached(file=file, note=_IS_ATTACHED)
-    except UnreadableFile as error:
-        return _Attached(note=str(error))
+        return "", file, _IS_ATTACHED
+    except Refusal as error:
+        return "", None, str(error)
     script = script.strip()
     if len(script) <= MAX_BOX:
-        return _Attached(script)
-    return _Attached(file=file, note=f"{_IS_ATTACHED} It takes about {spoken(script)} to speak.")
+        return script, None, ""
+    return "", file, f"{_IS_ATTACHED} It takes about {spoken(script)} to speak."
 
 
 async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
     """Return the names of people and channels that Slack tells soon: the form has to open."""
-    deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
-    return await ctx.access.directory.names(sorted(ids)[:_MAX_NAMES], deadline)
+    until = deadline(ctx.timings.message_timeout)
+    return await ctx.access.directory.names(sorted(ids)[:_MAX_NAMES], until)
 
 
 def unnamed_ids(text: str) -> set[str]:

@@ -1,7 +1,7 @@
 """The /video command and the create form: opening, drawing, type-ahead, submission, retry."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache, partial
 from http import HTTPStatus
@@ -12,27 +12,27 @@ from slack_bolt.response import BoltResponse
 
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, fingerprint, is_replica_id, parse
-from bot.model import Job, State, Verdict, spoken_time
+from bot.model import Job, Verdict, spoken_time
 from bot.setting_values import MAX_BOX
 from bot.slack.context import (
     UNKNOWN_JOB,
     Feature,
     HandlerContext,
+    Refusal,
     Said,
-    answer_click,
     answer_command,
     answer_form,
     kept_left,
     missing_id,
+    register_clicks,
     updated,
 )
 from bot.slack.features.actions import find_failed, find_job, retry_metadata
 from bot.slack.features.forms import (
+    MAKE_ANOTHER,
     TELL_CHANNEL,
     JobRequest,
     Metadata,
-    ReplicaCheck,
-    UnreadableFile,
     check_used,
     drawn_fields,
     fits_in_metadata,
@@ -65,13 +65,10 @@ from bot.slack.payloads import (
 )
 from bot.slack.views.blocks import (
     MAX_QUOTES,
-    MAX_SECTION,
     MAX_TEXT,
     Json,
     Message,
     actions,
-    ago,
-    anchor,
     brief,
     button,
     cut,
@@ -81,6 +78,7 @@ from bot.slack.views.blocks import (
     field,
     joined,
     option,
+    pieces,
     quotes,
     section,
     size,
@@ -89,7 +87,6 @@ from bot.slack.views.blocks import (
 from bot.slack.views.buttons import ANOTHER, MAKE_VIDEO, RETRY
 from bot.slack.views.kinds import VideoPresenter
 from bot.slack.views.limits import too_long
-from bot.slack.views.presenters import Presenter
 from bot.store import KnownReplica
 
 _KIND: Final = "video"
@@ -121,8 +118,6 @@ _MORE_BOXES: Final = tuple(f"script_{number}" for number in range(2, 15))
 Slack takes up to 40,000 characters: https://docs.slack.dev/reference/methods/chat.postMessage.
 """
 _MORE_FIELDS: Final = frozenset({"script_file", TELL_CHANNEL, *LINK_FIELDS, *_MORE_BOXES})
-MAKE_ANOTHER: Final = "Make a new one"
-"""The button of such a form."""
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -130,11 +125,17 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.view(CALLBACK_ID)(partial(answer_form, ctx, on_submit))
     app.options(REPLICA)(partial(suggest_replicas, ctx))
     app.command(ctx.command(_KIND))(partial(answer_command, ctx, handle_command))
-    app.action(BACKGROUND)(partial(answer_click, ctx, switch_background))
-    app.action(f"{_KIND}_{RETRY}")(partial(answer_click, ctx, retry))
-    app.action(ANOTHER)(partial(answer_click, ctx, make_another))
-    app.action(MAKE_VIDEO)(partial(answer_click, ctx, make_video))
-    app.action(_USE_AS_SCRIPT)(partial(answer_click, ctx, use_as_script))
+    register_clicks(
+        app,
+        ctx,
+        {
+            BACKGROUND: switch_background,
+            f"{_KIND}_{RETRY}": retry,
+            ANOTHER: make_another,
+            MAKE_VIDEO: make_video,
+            _USE_AS_SCRIPT: use_as_script,
+        },
+    )
 
 
 # ── The command ───────────────────────────────────────────────────────────────────────────────
@@ -142,7 +143,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 
 async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
     """Answer a subcommand, or open the form with the text as its script."""
-    match command.subcommand("status", with_words="find"):
+    match command.subcommand("status", with_words={"find"}):
         case "help", _:
             return video_help(ctx.command(_KIND), ctx.command("replica"))
         case "list", _:
@@ -166,8 +167,6 @@ async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
 
 def _returned(error: str, script: str) -> Message:
     """Return why no form was opened, and the script: what was typed is gone from the client."""
-    if not script:
-        return Message(error, ())
     text = [error, escaped(script, MAX_TEXT - size(error) - 1)]
     return Message(joined(text), [section(error), *quotes(cut(script, MAX_QUOTES))])
 
@@ -212,25 +211,14 @@ async def open_create_form(
     if (over := len(script) - max_script) > 0:
         too_many = f"{len(script):,} characters. The limit is {max_script:,}: cut {over:,}."
         note = joined([note, f"The script has {too_many}"])
-    boxes = [*_boxes(script)]
+    boxes = pieces(script, MAX_BOX)
     if len(boxes) > len(_MORE_BOXES) + 1:
         return f"That script has {len(script):,} characters. Please split it into several videos."
     fields = dict(zip(("script", *_MORE_BOXES), boxes, strict=False))
     metadata = {"channel": channel, "thread_ts": thread_ts}
     if file is not None:
         metadata |= {"script_file": file, "script_ts": file_ts}
-    return await ctx.open_form(_KIND, request, channel, draw_form(ctx, fields, metadata, note=note))
-
-
-def _boxes(script: str) -> Iterator[str]:
-    """Yield a script in parts that fit into a field each, between words where that is possible."""
-    while len(script) > MAX_BOX:
-        at = script.rfind(" ", 1, MAX_BOX + 1)
-        at = MAX_BOX if at < 0 else at
-        yield script[:at]
-        script = script[at:]
-    if script:
-        yield script
+    return await ctx.open_form(_KIND, request, channel, draw_form(ctx, fields, metadata, note))
 
 
 def _in_one(fields: Mapping[str, str]) -> dict[str, str]:
@@ -265,7 +253,7 @@ async def _open_with(
     filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
     if len(filled.get("script", "")) > MAX_BOX:  # it does not fit into its field
         metadata = {**metadata, "script_of": job.id}
-    view = draw_form(ctx, filled, metadata, note=retention_note(job))
+    view = draw_form(ctx, filled, metadata, retention_note(job))
     return await ctx.open_form(_KIND, action, job.channel, view)
 
 
@@ -331,12 +319,12 @@ async def _with_script(
     """Return the fields with the whole script, which may be in a file or in an earlier request.
 
     Raises:
-        UnreadableFile: the file is no script, or there is another script beside it.
+        Refusal: the file is no script, or there is another script beside it.
     """
     used = {name: text for name, text in fields.items() if name != "script_file"}
     if (file := fields.get("script_file")) is not None:
         if used.get("script", "").strip():
-            raise UnreadableFile("Use the box or a file for the script, not both.")
+            raise Refusal("Use the box or a file for the script, not both.")
         script = await read_script(ctx, file, max_script, deadline, user=submission.user)
         return {**used, "script": script}
     metadata = metadata_of(submission.view)
@@ -370,10 +358,7 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Store the video that the form asks for, or say what is wrong with it."""
     view, fields = submission.view, submission.view.fields()
     if is_of_other_version(view, _FIELDS, _MORE_FIELDS):
-        filled = drawn_fields(view)
-        return of_this_version(
-            view, lambda metadata, note: draw_form(ctx, filled, metadata, note=note)
-        )
+        return of_this_version(view, partial(draw_form, ctx, drawn_fields(view)))
     background = fields.get("background")
     if background in LINK_FIELDS and not any(
         block.get("block_id") == background for block in view.blocks
@@ -394,26 +379,25 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
         if "script" in errors and len(script := used.get("script", "").strip()) > limits.max_script:
             who = await ctx.access.admin_names(deadline)
             errors["script"] = too_long(script, limits.max_script, who)
-    except UnreadableFile as error:
+    except Refusal as error:
         errors = {**_other_mistakes(used), "script_file": str(error)}
-    check = ReplicaCheck()
+    found = None
     if "replica_id" not in errors:
-        check = await check_used(ctx, ctx.kinds[_KIND], params, deadline)
-    if check.error is not None:
-        errors["replica_id"] = check.error
+        try:
+            found = await check_used(ctx, ctx.kinds[_KIND], params, deadline)
+        except Refusal as refusal:
+            errors["replica_id"] = str(refusal)
     request = JobRequest(
         _KIND,
         params,
         deadline,
-        limits,
-        used=check.found,
+        lambda note, changes: redrawn(ctx, view, {**_kept_file(view), **changes}, note, links),
+        used=found,
         errors=errors,
         fingerprint=None if errors else fingerprint(params),
-        offer=partial(offering_form, ctx, view, params, viewer=submission.user),
         links=links,
-        correct=partial(redrawn, ctx, view, _kept_file(view), links=links),
     )
-    return await submit_job(ctx, submission, request, partial(second_form, ctx, view, params))
+    return await submit_job(ctx, submission, request)
 
 
 FEATURE: Final = Feature(Video(), VideoPresenter(), register)
@@ -448,32 +432,8 @@ def redrawn(
         if fits_in_metadata(more):
             metadata = more
     note = note_of(view) if note is None else note
-    drawn = draw_form(ctx, {**kept, **fields}, metadata, note=note)
+    drawn = draw_form(ctx, {**kept, **fields}, metadata, note)
     return kept_left(drawn, view.blocks)
-
-
-def second_form(ctx: HandlerContext, view: View, params: Mapping[str, str], note: str) -> Json:
-    """Return a form as it is filled in for a request of its own, to be opened over ``view``.
-
-    ``params`` are what it asks for, unless it is changed.
-    """
-    return redrawn(ctx, view, {"retry_of": None, **_for_another(view, params)}, note)
-
-
-def offering_form(
-    ctx: HandlerContext, view: View, params: Mapping[str, str], job: Job, viewer: str
-) -> Json:
-    """Return a form as it is filled in, with the job on top that has asked for the same.
-
-    ``params`` are what it asks for, unless it is changed.
-    """
-    note = offer(job, ctx.presenters[job.kind], viewer)
-    return redrawn(ctx, view, _for_another(view, params), note)
-
-
-def _for_another(view: View, params: Mapping[str, str]) -> Metadata:
-    """Return what the metadata keep of a form that asks for ``params`` once more."""
-    return {**_kept_file(view), "anew": fingerprint(params)}
 
 
 def _kept_file(view: View) -> dict[str, str]:
@@ -486,7 +446,7 @@ def _kept_file(view: View) -> dict[str, str]:
 
 
 def draw_form(
-    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, *, note: str = ""
+    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     """Return the create form with ``fields`` filled in."""
     background = fields.get("background", "")
@@ -625,27 +585,3 @@ def _option_json(replica: KnownReplica) -> str:
 def as_option(replica: KnownReplica) -> Json:
     """Return a replica as one of the picker's options."""
     return option(replica_label(replica), replica.id)
-
-
-def offer(job: Job, presenter: Presenter, viewer: str) -> str:
-    """Return what there is already, who asked for it, and what the form's button does.
-
-    The viewer may see the job: they are who asked, an admin, or where it was posted.
-    """
-    noun, who = presenter.noun, "You" if viewer == job.user else f"<@{job.user}>"
-    match job.state:
-        case State.SUCCEEDED:
-            status, did = f"This {noun} already exists.", "made it"
-        case State.UNCONFIRMED:
-            status, did = f"This {noun} has already been requested.", "asked for it"
-        case State.WAITING_FOR_APPROVAL:
-            status, did = f"This {noun} is already waiting for approval.", "asked for it"
-        case _:
-            status, did = f"This {noun} is already being made.", "asked for it"
-    where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
-    links = [anchor(url, label) for label, url in presenter.links(job).items()]
-    text = f"*{status}* {who} {did} {ago(job.created_at)}{where}."
-    remedy = f"*{MAKE_ANOTHER}* charges you again."
-    # A signed link may be too long for a block: then the message where it was posted has it.
-    shown = joined(links, MAX_SECTION - len(text) - len(remedy) - 2, by=" · ")
-    return joined([text, shown, remedy], MAX_SECTION)
