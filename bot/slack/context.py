@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
@@ -64,6 +64,7 @@ _MAX_FAILURES: Final = 5
 _LEFT: Final = "left"
 Answerable: TypeAlias = Origin | BlockAction | ShortcutPayload
 """A request of a person that can be answered privately."""
+_I = TypeVar("_I", BlockAction, ShortcutPayload)
 Said: TypeAlias = Message | str | None
 """What a person is told, if anything."""
 
@@ -104,30 +105,19 @@ def register_clicks(
 ) -> None:
     """Register what the buttons and menus with these action ids do."""
     for action_id, handle in handlers.items():
-        app.action(action_id)(partial(_answer_click, ctx, handle))
+        app.action(action_id)(partial(answer_interaction, ctx, BlockAction, handle))
 
 
-async def _answer_click(
+async def answer_interaction(
     ctx: "HandlerContext",
-    handle: Callable[["HandlerContext", BlockAction], Awaitable[Said]],
+    model: type[_I],
+    handle: Callable[["HandlerContext", _I], Awaitable[Said]],
     ack: AsyncAck,
     body: Json,
 ) -> None:
-    """Tell who clicked or chose something what ``handle`` returns."""
-    action = read(BlockAction, body)
-    ctx.respond_ephemeral(action, await _said(handle(ctx, action)))
-    await ack()
-
-
-async def answer_shortcut(
-    ctx: "HandlerContext",
-    handle: Callable[["HandlerContext", ShortcutPayload], Awaitable[Said]],
-    ack: AsyncAck,
-    body: Json,
-) -> None:
-    """Tell who chose a shortcut what ``handle`` returns."""
-    shortcut = read(ShortcutPayload, body)
-    ctx.respond_ephemeral(shortcut, await _said(handle(ctx, shortcut)))
+    """Tell who clicked, or chose a shortcut, what ``handle`` returns."""
+    request = read(model, body)
+    ctx.respond_ephemeral(request, await _said(handle(ctx, request)))
     await ack()
 
 

@@ -9,7 +9,7 @@ from slack_bolt.async_app import AsyncApp
 
 from bot.clock import deadline
 from bot.setting_values import MAX_BOX
-from bot.slack.context import HandlerContext, Refusal, answer_shortcut
+from bot.slack.context import HandlerContext, Refusal, answer_interaction
 from bot.slack.features.forms import (
     FileUnavailable,
     read_script,
@@ -47,8 +47,8 @@ _EVERYONE: Final = frozenset({"channel", "here", "everyone"})
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for both."""
-    app.shortcut(FROM_MESSAGE)(partial(answer_shortcut, ctx, from_message))
-    app.shortcut(CREATE)(partial(answer_shortcut, ctx, open_create_form))
+    app.shortcut(FROM_MESSAGE)(partial(answer_interaction, ctx, ShortcutPayload, from_message))
+    app.shortcut(CREATE)(partial(answer_interaction, ctx, ShortcutPayload, open_create_form))
 
 
 async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | None:

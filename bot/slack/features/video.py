@@ -132,7 +132,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
             BACKGROUND: switch_background,
             f"{_KIND}_{RETRY}": retry,
             ANOTHER: make_another,
-            MAKE_VIDEO: make_video,
+            MAKE_VIDEO: use_replica,
             _USE_AS_SCRIPT: use_as_script,
         },
     )
@@ -264,13 +264,11 @@ def _fields_for(user: str, job: Job) -> dict[str, str]:
     return {name: value for name, value in job.params.items() if name in shown} | told
 
 
-async def make_video(ctx: HandlerContext, action: BlockAction) -> str | None:
-    """Open the form with the replica of the button. Anyone may use it."""
-    return await use_replica(ctx, action, action.value)
-
-
-async def use_replica(ctx: HandlerContext, action: BlockAction, replica_id: str) -> str | None:
-    """Open the form with a replica chosen."""
+async def use_replica(
+    ctx: HandlerContext, action: BlockAction, replica_id: str | None = None
+) -> str | None:
+    """Open the form with a replica chosen: that of the button, unless its value holds more."""
+    replica_id = action.value if replica_id is None else replica_id
     if not is_replica_id(replica_id):
         return UNKNOWN_JOB
     metadata = {"channel": action.channel, "thread_ts": None}

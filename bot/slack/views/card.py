@@ -121,8 +121,6 @@ def card(
 
 def links_of(job: Job, presenter: Presenter) -> list[str]:
     """Return the links of what was made, as mrkdwn."""
-    if job.state is not State.SUCCEEDED:
-        return []
     return [anchor(url, label) for label, url in presenter.links(job).items()]
 
 

@@ -280,8 +280,7 @@ def _health(health: Health) -> str:
         posted = f":hourglass: Messages waiting: {health.unsent:,}."
     if health.to_approve:
         posted += f"\n:hourglass: Waiting for approval: {health.to_approve:,}."
-    used = f"Requests today (UTC): {health.used:,} of {health.limit:,}."
-    return f"{used}\n{service}\n{posted}"
+    return f"Requests today (UTC): {health.used:,} of {health.limit:,}.\n{service}\n{posted}"
 
 
 def spending_text(spending: MonthSpending, price: Price = NO_PRICE) -> str:
