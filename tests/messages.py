@@ -16,11 +16,12 @@ from typing import Final, TypeAlias
 
 from bot.model import Failure, Settlement, State
 from bot.slack.features.actions import details, not_theirs
+from bot.slack.features.forms import offer
 from bot.slack.features.help import replica_help, short_help, video_help
 from bot.slack.features.limits import limits_form
 from bot.slack.features.list import found_jobs, listed, status_message
 from bot.slack.features.replica import listed_replicas
-from bot.slack.features.video import FIND_HELP, offer, script_button
+from bot.slack.features.video import FIND_HELP, script_button
 from bot.slack.outbox.messages import redirected
 from bot.slack.views import card as bot_cards
 from bot.slack.views import reply as bot_replies

@@ -157,9 +157,9 @@ def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> 
     """
     match body:
         case {"type": "view_submission", "view": {"blocks": blocks}}:
-            return _json(general_error(blocks, title, text))
+            return _json(general_error(blocks, text, title=title))
         case {"type": "view_submission"}:
-            return _json(general_error((), title, text))
+            return _json(general_error((), text, title=title))
         case {"type": "block_suggestion"}:
             return _json({"options": []})
         case {"command": _}:

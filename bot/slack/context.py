@@ -1,13 +1,18 @@
-"""What listeners share: the bot's parts, opening views, and private answers."""
+"""What listeners share: the bot's parts, opening views, and answers.
+
+A handler returns what the person is told, and a refusal is raised: the first functions here read
+the request for it, and send its answer.
+"""
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
@@ -26,9 +31,17 @@ from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
-from bot.slack.payloads import BlockAction, Origin, ShortcutPayload
+from bot.slack.payloads import (
+    BlockAction,
+    Origin,
+    ShortcutPayload,
+    SlashCommand,
+    View,
+    ViewSubmission,
+    read,
+)
 from bot.slack.views.approval import approval_note
-from bot.slack.views.blocks import Json, Message, context, mrkdwn, plain, section
+from bot.slack.views.blocks import Json, Message, context, modal, mrkdwn, section
 from bot.slack.views.limits import (
     NO_PRICE,
     OPERATOR,
@@ -44,19 +57,93 @@ from bot.timings import Timings
 _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
-_MAX_TITLE: Final = 24
 # https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
 _RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
 _MAX_FAILURES: Final = 5
 _LEFT: Final = "left"
 Answerable: TypeAlias = Origin | BlockAction | ShortcutPayload
 """A request of a person that can be answered privately."""
+_I = TypeVar("_I", BlockAction, ShortcutPayload)
+Said: TypeAlias = Message | str | None
+"""What a person is told, if anything."""
 
 
-async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
-    """Acknowledge a command with a message that only this user sees."""
-    message = _message(message)
-    await ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
+class Refusal(Exception):
+    """A request is not carried out; ``str()`` is a sentence that tells the person why.
+
+    Attributes:
+        field: the field of a form that it is about; None for no field in particular.
+    """
+
+    def __init__(self, sentence: str, field: str | None = None) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+async def answer_command(
+    ctx: "HandlerContext",
+    handle: Callable[["HandlerContext", SlashCommand], Awaitable[Said]],
+    ack: AsyncAck,
+    body: Json,
+) -> None:
+    """Acknowledge a command with what ``handle`` returns, in a message that only this user sees."""
+    said = await _said(handle(ctx, read(SlashCommand, body)))
+    if said is None:
+        await ack()
+    else:
+        message = _message(said)
+        await ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
+
+
+def register_clicks(
+    app: AsyncApp,
+    ctx: "HandlerContext",
+    handlers: Mapping[
+        str | re.Pattern[str], Callable[["HandlerContext", BlockAction], Awaitable[Said]]
+    ],
+) -> None:
+    """Register what the buttons and menus with these action ids do."""
+    for action_id, handle in handlers.items():
+        app.action(action_id)(partial(answer_interaction, ctx, BlockAction, handle))
+
+
+async def answer_interaction(
+    ctx: "HandlerContext",
+    model: type[_I],
+    handle: Callable[["HandlerContext", _I], Awaitable[Said]],
+    ack: AsyncAck,
+    body: Json,
+) -> None:
+    """Tell who clicked, or chose a shortcut, what ``handle`` returns."""
+    request = read(model, body)
+    ctx.respond_ephemeral(request, await _said(handle(ctx, request)))
+    await ack()
+
+
+async def answer_form(
+    ctx: "HandlerContext",
+    handle: Callable[["HandlerContext", ViewSubmission], Awaitable[Json]],
+    ack: AsyncAck,
+    body: Json,
+) -> None:
+    """Acknowledge a form with what ``handle`` returns for Slack: ``{}`` closes the form.
+
+    A refusal is shown under its field, or the first one: https://docs.slack.dev/surfaces/modals
+    """
+    submission = read(ViewSubmission, body)
+    try:
+        answer = await handle(ctx, submission)
+    except Refusal as refusal:
+        answer = field_errors(submission.view, {refusal.field or "": str(refusal)})
+    await ack(**answer)
+
+
+async def _said(work: Awaitable[Said]) -> Said:
+    """Return what ``work`` returns, or why it is refused."""
+    try:
+        return await work
+    except Refusal as refusal:
+        return str(refusal)
 
 
 def _message(said: Message | str) -> Message:
@@ -101,9 +188,9 @@ def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
 
 def general_error(
     blocks: Any,  # noqa: ANN401 - any JSON
-    title: str,
     text: str,
     errors: Mapping[str, str] | None = None,
+    title: str = "Not saved",
 ) -> Json:
     """Return the answer to a form that shows ``text`` under its first field, and the errors.
 
@@ -114,14 +201,27 @@ def general_error(
             if block.get("type") == "input" and isinstance(name := block.get("block_id"), str):
                 return {"response_action": "errors", "errors": {**(errors or {}), name: text}}
     words = {"type": "section", "text": {"type": "plain_text", "text": text}}
-    return {
-        "response_action": "update",
-        "view": {
-            "type": "modal",
-            "title": {"type": "plain_text", "text": title},
-            "blocks": [words],
-        },
-    }
+    return updated(
+        {"type": "modal", "title": {"type": "plain_text", "text": title}, "blocks": [words]}
+    )
+
+
+def field_errors(view: View, errors: Mapping[str, str]) -> Json:
+    """Return the answer that keeps a form open, with a sentence under each field that is wrong.
+
+    Slack takes no sentence about a field that is not there, as in a form of another version: it is
+    under the first one.
+    """
+    there = [name for block in view.blocks for name in errors if block.get("block_id") == name]
+    shown = {name: errors[name] for name in there}
+    if others := " ".join(text for name, text in errors.items() if name not in shown):
+        return general_error(view.blocks, others, shown)
+    return {"response_action": "errors", "errors": shown}
+
+
+def updated(view: Json) -> Json:
+    """Return the answer to a form that shows ``view`` in its place."""
+    return {"response_action": "update", "view": view}
 
 
 def _with_left(view: Json, sentences: Sequence[str]) -> Json:
@@ -137,10 +237,9 @@ def kept_left(view: Json, before: Sequence[Json]) -> Json:
     return {**view, "blocks": [*kept, *view["blocks"]]}
 
 
-async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:
-    """Acknowledge a subcommand that lacks its id with a sentence about where to find one."""
-    text = f"`{command} {subcommand}` needs a {noun} ID: *Details* on its message shows it."
-    await ack_ephemeral(ack, text)
+def missing_id(command: str, subcommand: str, noun: str) -> str:
+    """Return where to find the id that a subcommand lacks."""
+    return f"`{command} {subcommand}` needs a {noun} ID: *Details* on its message shows it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +303,11 @@ class HandlerContext:
         return deadline(self.timings.service_deadline)
 
     async def open_form(
-        self, kind: str, user: str, channel: str, trigger_id: str, view: Json
+        self,
+        kind: str,
+        request: SlashCommand | BlockAction | ShortcutPayload,
+        channel: str,
+        view: Json,
     ) -> str | None:
         """Open a form that asks for something, as ``open_view`` does.
 
@@ -214,12 +317,11 @@ class HandlerContext:
 
         Args:
             kind: what it asks for.
-            user: who asks.
+            request: what opens it.
             channel: where it was asked; "" for nowhere.
-            trigger_id: of the command, the button or the shortcut.
             view: the form.
         """
-        until = deadline(self.timings.person_timeout)
+        user, until = request.user, deadline(self.timings.person_timeout)
         self.access.prepare(user, channel)
         limits, left = self.store.limits.current, self.store.limits.left(user, self.clock.now())
         if refusal := await self.access.early_refusal(limits, kind, user, channel, until):
@@ -229,7 +331,8 @@ class HandlerContext:
             return limit_sentence(spent, who=who)
         longest = None if kind in limits.trainings else limits.max_script
         approval = approval_note(self.store.jobs.approvals, user, longest)
-        return await self.open_view(trigger_id, _with_left(view, [*left_sentences(left), approval]))
+        shown = _with_left(view, [*left_sentences(left), approval])
+        return await self.open_view(request.trigger_id, shown)
 
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
         """Open a modal; return None, or a sentence for the user if Slack did not open it."""
@@ -251,12 +354,22 @@ class HandlerContext:
             return "Slack didn't open the form. Please try again."
         return None
 
-    def respond_ephemeral(self, request: Answerable, message: Message | str) -> None:
-        """Answer in the background with a message that only this user sees.
+    async def update_view(self, view: View, changed: Json) -> None:
+        """Show something else in an open modal, unless it changed meanwhile, or was closed."""
+        try:
+            async with translated(self.timings.view_timeout):
+                await self.client.views_update(view_id=view.id, hash=view.hash, view=changed)
+        except OutsideError as error:
+            _LOG.info("a modal was not changed", extra={"reason": error.reason})
+
+    def respond_ephemeral(self, request: Answerable, message: Said) -> None:
+        """Answer in the background with a message that only this user sees, if there is one.
 
         Slack accepts it at the request's ``response_url`` for 30 minutes. A global shortcut and a
         click in Home have none: there a modal shows it. For a click in a modal nothing is sent.
         """
+        if message is None:
+            return
         if request.response_url is not None:
             self.background.spawn(
                 self._respond(request.response_url, message, request.reply_thread_ts)
@@ -267,18 +380,8 @@ class HandlerContext:
     async def show_notice(self, trigger_id: str, message: Message | str) -> None:
         """Show a message in a modal, for a request that no message can answer."""
         message = _message(message)
-        shown: Json = {
-            "type": "modal",
-            "title": plain("Replica Videos", _MAX_TITLE),
-            "close": plain("Close", _MAX_TITLE),
-            "blocks": list(message.blocks) or [section(message.text)],
-        }
-        try:
-            async with translated(self.timings.view_timeout):
-                await self.client.views_open(trigger_id=trigger_id, view=shown)
-        except OutsideError as error:
-            # The user can ask for it again.
-            _LOG.info("a private answer was not shown", extra={"reason": error.reason})
+        blocks = message.blocks or [section(message.text)]
+        await self.open_view(trigger_id, modal("", "Replica Videos", close="Close", blocks=blocks))
 
     def answer_later(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
         """Answer a command in the background: with what ``work`` returns, or why it failed."""
@@ -287,6 +390,8 @@ class HandlerContext:
     async def _answer(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
         try:
             message = await work
+        except Refusal as refusal:
+            message = str(refusal)
         except Exception as error:  # noqa: BLE001 - the user waits for an answer to any of them
             code = reference()
             if isinstance(error, DatabaseError):
@@ -303,22 +408,16 @@ class HandlerContext:
         answer: Json = {"response_type": "ephemeral", "replace_original": False}
         if thread_ts is not None:  # else it is shown in the channel
             answer["thread_ts"] = thread_ts
-        await self._send(response_url, _message(message), answer)
+        await self._send(response_url, answer | _content(_message(message)))
 
     async def replace_original(self, response_url: str, message: Message) -> None:
         """Replace the message that was clicked.
 
         https://docs.slack.dev/interactivity/handling-user-interaction#updating_message_response
         """
-        await self._send(response_url, message, {"replace_original": True})
+        await self._send(response_url, {"replace_original": True} | _content(message))
 
-    async def _send(self, response_url: str, message: Message, answer: Json) -> None:
-        answer |= {"text": message.text, "unfurl_links": False, "unfurl_media": False}
-        if message.blocks:
-            answer["blocks"] = list(message.blocks)
-        await self._use(response_url, answer)
-
-    async def _use(self, response_url: str, answer: Json, failures: int = 0) -> None:
+    async def _send(self, response_url: str, answer: Json, failures: int = 0) -> None:
         """Send to a response URL, and again after a rate limit: that was no use of it."""
         webhook = webhook_client(response_url, self.session)
         try:
@@ -329,11 +428,16 @@ class HandlerContext:
         except Unavailable as error:
             wait = error.retry_after or self.timings.back_off(failures + 1)
             if failures < _MAX_FAILURES and wait < _RESPONSE_URL_LASTS:
-                again = partial(self._use, response_url, answer, failures + 1)
+                again = partial(self._send, response_url, answer, failures + 1)
                 self.background.spawn_at(self.clock, self.clock.now() + wait, again)
         except OutsideError:
             # The user can ask for it again.
             return
+
+
+def _content(message: Message) -> Json:
+    content = {"text": message.text, "unfurl_links": False, "unfurl_media": False}
+    return content | ({"blocks": list(message.blocks)} if message.blocks else {})
 
 
 @dataclass(frozen=True, slots=True)

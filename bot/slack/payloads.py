@@ -4,7 +4,7 @@ Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/referenc
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -17,7 +17,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    field_validator,
 )
 
 # How much of a word a subcommand has to share with it, from 0 to 1: "statsu" has 0.83, "hello" has
@@ -195,16 +194,16 @@ class SlashCommand(Payload):
         """
         return self.text.strip()
 
-    def subcommand(self, *with_id: str, with_words: str = "") -> tuple[str, str] | None:
+    def subcommand(self, *with_id: str, with_words: Collection[str] = ()) -> tuple[str, str] | None:
         """Return the subcommand and its id, or None if the text is something else.
 
         "help" and "list" stand alone. The others, ``with_id``, are followed by one word, or by
-        nothing: then the id is "". The one ``with_words`` is followed by any, if the text is short
+        nothing: then the id is "". Those ``with_words`` are followed by any, if the text is short
         enough to be no script. Case does not matter.
         """
         match self.words.split():
-            case [word, *_] if word.casefold() == with_words and len(self.words) <= _MAX_SEARCH:
-                return with_words, self.words[len(word) :].strip()
+            case [word, *rest] if word.casefold() in with_words and len(self.words) <= _MAX_SEARCH:
+                return word.casefold(), " ".join(rest)
             case [word] if word.casefold() in {"help", "list", *with_id}:
                 return word.casefold(), ""
             case [word, wanted] if word.casefold() in with_id:
@@ -222,8 +221,7 @@ class SlashCommand(Payload):
 
 def is_plain_text(mimetype: object) -> bool:
     """Return whether a file of this type may hold a script."""
-    is_text = isinstance(mimetype, str) and mimetype.startswith("text/")
-    return is_text and mimetype != "text/html"
+    return str(mimetype).startswith("text/") and mimetype != "text/html"
 
 
 class Shares(Payload):
@@ -267,15 +265,10 @@ class _OfMessage(Payload):
 class Origin(_OfMessage):
     """Where the answer to a click or a shortcut can go, whatever else is wrong with it."""
 
-    kind: Text = Field(validation_alias="type")
+    kind: Lenient = Field(validation_alias="type")
     trigger_id: Lenient = ""
     response_url: Text | None = None
-    view_kind: Text = Field(default="", validation_alias=AliasPath("view", "type"))
-
-    @field_validator("kind", "trigger_id", "view_kind", mode="before")
-    @classmethod
-    def _text_or_nothing(cls, value: object) -> object:
-        return value if isinstance(value, str) else ""
+    view_kind: Lenient = Field(default="", validation_alias=AliasPath("view", "type"))
 
     @property
     def is_outside_conversations(self) -> bool:
@@ -401,7 +394,6 @@ class View(Payload):
 class ViewSubmission(_OfPerson):
     """A modal that was submitted."""
 
-    trigger_id: Text = ""
     view: View
 
 

@@ -9,18 +9,24 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from slack_bolt.async_app import AsyncApp
-from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.kinds import Comparison, Unreadable
 from bot.kinds.answers import Answer as ServiceAnswer
 from bot.kinds.answers import Id, Text
 from bot.model import Job, Snapshot, State, Verdict
-from bot.slack.context import Feature, HandlerContext, ack_ephemeral
+from bot.slack.context import (
+    Feature,
+    HandlerContext,
+    Refusal,
+    Said,
+    answer_command,
+    answer_form,
+    register_clicks,
+)
 from bot.slack.features.actions import find_job
 from bot.slack.features.forms import (
     JobRequest,
     Metadata,
-    ack_errors,
     form,
     metadata_of,
     submit_job,
@@ -28,9 +34,10 @@ from bot.slack.features.forms import (
     where_field,
 )
 from bot.slack.features.list import list_jobs, show_status
-from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission, read
+from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import Json, link
 from bot.slack.views.buttons import RETRY
+from bot.slack.views.presenters import Presenter
 from tests.world import REPLICA
 
 # ── What it is ────────────────────────────────────────────────────────────────────────────────
@@ -97,7 +104,7 @@ COMMAND: Final = "/trailer"
 CALLBACK_ID: Final = "create_trailer"
 
 
-class TrailerPresenter:
+class TrailerPresenter(Presenter):
     """How trailers look in Slack."""
 
     noun: Final = "trailer"
@@ -106,9 +113,6 @@ class TrailerPresenter:
 
     def name(self, job: Job) -> str:
         return job.params.get("video_name", "")
-
-    def replica_id(self, job: Job) -> str | None:  # noqa: ARG002 - none
-        return None
 
     def details(self, job: Job) -> Mapping[str, str]:  # noqa: ARG002 - there are none
         return {}
@@ -125,72 +129,50 @@ class TrailerPresenter:
     def clip(self, job: Job) -> None:  # noqa: ARG002 - there is none
         return None
 
-    def transcript(self, job: Job) -> str:  # noqa: ARG002 - nobody speaks
-        return ""
-
     def progress(self, job: Job) -> tuple[int, int] | None:  # noqa: ARG002 - nobody knows
         return None
 
     def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         return ": curtain up"
 
-    def advice(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        return ""
-
     def next_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - there are none
-        return ()
-
-    def more_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - there are none
         return ()
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the command, the form and the button of a failed one."""
-    app.view(CALLBACK_ID)(partial(submit, ctx))
-    app.command(COMMAND)(partial(handle_command, ctx))
-    app.action(f"{Trailer.name}_{RETRY}")(partial(retry, ctx))
+    app.view(CALLBACK_ID)(partial(answer_form, ctx, submit))
+    app.command(COMMAND)(partial(answer_command, ctx, handle_command))
+    register_clicks(app, ctx, {f"{Trailer.name}_{RETRY}": retry})
 
 
-async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    command = read(SlashCommand, body)
+async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
     match command.words.split():
         case ["list"]:
-            await ack_ephemeral(ack, await list_jobs(ctx, command, Trailer.name))
+            return await list_jobs(ctx, command, Trailer.name)
         case ["status", wanted]:
-            await show_status(ctx, ack, command, Trailer.name, wanted)
-        case _:
-            view = _draw_form(ctx, {}, {"channel": command.channel})
-            user, channel, trigger_id = command.user, command.channel, command.trigger_id
-            if error := await ctx.open_form(Trailer.name, user, channel, trigger_id, view):
-                await ack_ephemeral(ack, error)
-            else:
-                await ack()
+            return await show_status(ctx, command, Trailer.name, wanted)
+    view = _draw_form(ctx, {}, {"channel": command.channel})
+    return await ctx.open_form(Trailer.name, command, command.channel, view)
 
 
-async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    action = read(BlockAction, body)
-    if (job := await find_job(ctx, action)) is not None:
-        view = _draw_form(ctx, job.params, {"channel": job.channel})
-        user, trigger_id = action.user, action.trigger_id
-        if error := await ctx.open_form(Trailer.name, user, job.channel, trigger_id, view):
-            ctx.respond_ephemeral(action, error)
-    await ack()
+async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
+    job = await find_job(ctx, action)
+    view = _draw_form(ctx, job.params, {"channel": job.channel})
+    return await ctx.open_form(Trailer.name, action, job.channel, view)
 
 
-async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    submission = read(ViewSubmission, body)
+async def submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     fields, metadata = submission.view.fields(), metadata_of(submission.view)
     if "video_name" not in fields:
-        await ack_errors(ack, submission.view, {"video_name": "What is it called?"})
-        return
+        raise Refusal("What is it called?", "video_name")
 
-    def redraw(note: str) -> Json:
-        return _draw_form(ctx, fields, metadata, note)
+    def redraw(note: str, changes: Metadata) -> Json:
+        return _draw_form(ctx, fields, {**metadata, **changes}, note)
 
     params = {"video_name": fields["video_name"]}
-    limits = ctx.store.limits.current
-    request = JobRequest(Trailer.name, params, ctx.service_deadline(), limits)
-    await submit_job(ctx, ack, submission, request, redraw)
+    request = JobRequest(Trailer.name, params, ctx.service_deadline(), redraw)
+    return await submit_job(ctx, submission, request)
 
 
 def _draw_form(

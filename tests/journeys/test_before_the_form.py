@@ -162,7 +162,7 @@ async def test_a_script_that_is_too_long_opens_the_form_and_says_how_much_to_cut
         assert not form.is_open, form.errors
         await world.settle()
         [video] = world.service.videos.values()
-        assert video.script == form.values["script"]
+        assert video.script == form.values["script"].strip()
 
 
 async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(

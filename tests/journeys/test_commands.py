@@ -153,37 +153,6 @@ async def test_asking_for_the_status_of_a_video_that_just_got_ready_brings_the_a
     assert len(world.replies(card)) == 1
 
 
-async def test_others_see_the_state_and_the_link_but_not_the_script(world: World) -> None:
-    card = await world.request_video(world.ana, {"video_name": "Greeting"})
-    await world.advance(minutes=5)
-
-    shown = await _status(world, world.ben, number_of(card))
-
-    assert "/watch/" in shown
-    assert "Greeting" in shown
-    assert "Hello, world." not in str(world.slack.ephemerals("ben", "studio"))
-
-
-async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
-    admin_world: World,
-) -> None:
-    world = admin_world
-    async with world.slack.session.post(
-        f"{world.service.url}/v2/videos",
-        json={"script": "Made by hand.", "replica_id": REPLICA},
-        headers={"x-api-key": world.service.api_key},
-    ) as answer:
-        made = str((await answer.json())["video_id"])
-    await world.advance(minutes=5)
-
-    shown = await _status(world, world.ana, made)
-
-    assert "ready" in shown
-    assert "/watch/" in shown
-    assert "Made by hand." not in shown, "nobody knows whose words they are"
-    assert not world.posts()
-
-
 async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
     admin_world: World,
 ) -> None:
@@ -451,9 +420,9 @@ async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_error(
 
 
 @pytest.mark.parametrize(
-    ("value", "creates"), [("{job}", 2), ("{job}:1", 2), ("{job}:2", 1), ("{job}:", 1)]
+    ("value", "creates"), [("{job}", 1), ("{job}:1", 2), ("{job}:2", 1), ("{job}:", 1)]
 )
-async def test_a_button_without_an_attempt_number_means_the_first_attempt(
+async def test_a_button_means_the_attempt_that_it_names_and_no_other(
     world: World, value: str, creates: int
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)

@@ -11,7 +11,7 @@ from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
-from tests.journeys.test_people import guest, stranger
+from tests.journeys.test_people import guest
 from tests.modes import on_both_engines
 from tests.world import World
 
@@ -162,15 +162,6 @@ async def test_who_cannot_be_told_from_a_guest_finds_their_own_videos_alone(worl
     await world.advance(hours=1)
     world.slack.add_user("kim", channels=["studio"])
     assert await found(world, Person(world.slack, "kim"), "secret") == []
-
-
-async def test_a_person_of_another_organization_finds_nothing(running: World) -> None:
-    world = running
-    world.slack.change_channel("studio", is_ext_shared=True)
-    await make(world, world.ana, "Secret", where=world.slack.dm("ana").id)
-    response = await stranger(world).command("/video", "find secret", "studio")
-    assert response.message is not None
-    assert "only people in my workspace" in response.message.text
 
 
 async def test_a_colleague_from_another_workspace_finds_no_channel_of_this_one(

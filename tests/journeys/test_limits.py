@@ -285,14 +285,6 @@ async def test_create_again_is_not_held_up_by_open_requests(quiet_world: World) 
         assert world.created_count() == 2
 
 
-async def test_a_limit_holds_after_a_restart(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await make(world, world.ana, 2)
-    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        assert "limit of 1 request a day" in await refused(world, world.ana)
-
-
 # ── The length of a script ────────────────────────────────────────────────────────────────────
 
 

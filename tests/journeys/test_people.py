@@ -65,18 +65,6 @@ async def test_a_command_of_a_person_of_another_organisation_is_refused_in_priva
                 assert not world.posts()
 
 
-async def test_a_form_submitted_by_a_person_of_another_organisation_creates_nothing(
-    world: World,
-) -> None:
-    sam = stranger(world)
-    form = await world.open_form(world.ana)
-    await submit_as(form, sam)
-    await world.settle()
-    assert ONLY_HERE in " ".join(form.errors.values())
-    assert world.created_count() == 0
-    assert not world.posts()
-
-
 async def test_a_button_pressed_by_a_person_of_another_organisation_does_nothing(
     world: World,
 ) -> None:
@@ -88,28 +76,6 @@ async def test_a_button_pressed_by_a_person_of_another_organisation_does_nothing
     assert ONLY_HERE in private_texts(world, sam)
     assert world.created_count() == 0
     assert "Did this video get made?" in world.now(card).text
-
-
-async def test_the_picker_offers_nothing_to_a_person_of_another_organisation(
-    world: World,
-) -> None:
-    sam = stranger(world)
-    await world.ben.command("/replica", f"add {REPLICA}")
-    await world.settle()
-    form = await world.open_form(world.ana)
-    form._user = sam.user
-    assert await form.suggest("replica_id") == []
-
-
-async def test_admins_and_listed_people_of_another_organisation_are_refused_too(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    sam = stranger(world)
-    async with world.running_bot(ADMIN_USERS=sam.user.id, VIDEO_USERS=sam.user.id):
-        answer = await sam.command("/video")
-    assert answer.message is not None
-    assert ONLY_HERE in answer.message.text
 
 
 async def test_people_of_other_workspaces_of_the_same_organisation_are_served(

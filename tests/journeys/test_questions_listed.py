@@ -1,21 +1,18 @@
 """Several open questions to one person in one channel: one message, and one mention."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from bot.model import DeliveryState
-from bot.timings import Timings
-from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.journeys.test_question import BUTTONS, labels
 from tests.modes import on_both_engines
-from tests.world import REPLICA, World, is_question, number_of
+from tests.world import World, is_question, number_of
 
 SCRIPTS = ("One.", "Two.", "Three.", "Four.")
 ASKS = "Did these 4 videos get made?"
@@ -498,36 +495,6 @@ async def test_what_a_message_that_nobody_gets_lists_is_asked_again(world: World
     [message] = questions(world)
     assert lines(message) == ["One.", "Two."]
     assert "in a few days" in message.text
-
-
-async def test_a_list_whose_process_ended_in_its_post_is_found_and_not_doubled(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
-    posted, never = asyncio.Event(), asyncio.Event()
-
-    async def hold_back(when: str, method: str, arguments: Json) -> None:
-        if (when, method) == ("after", "chat.postMessage") and "thread_ts" in arguments:
-            posted.set()
-            await never.wait()
-
-    async with world.running_bot(callbacks=False):
-        world.slack.on_request = hold_back
-        world.service.callback_plan = CallbackPlan(times=0)
-        world.service.faults.next("create_video", Reset(), Reset())
-        for script in ("One.", "Two."):
-            form = await world.open_form(world.ana)
-            await form.submit({"replica_id": REPLICA, "script": script})
-        await posted.wait()
-    world.slack.on_request = None
-    async with world.running_bot(callbacks=False):
-        await world.advance(minutes=5)
-        [message] = questions(world)
-        assert lines(message) == ["One.", "Two."]
-        await world.ana.click(message, "Cancel all")
-        await settled(world)
-        assert DONE in world.now(message).text
 
 
 async def test_a_question_whose_message_is_deleted_with_its_job_is_asked_again(

@@ -119,24 +119,6 @@ async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
 # ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("field", ["train_video_url", "consent_video_url"])
-async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
-    world: World, field: str
-) -> None:
-    link = "http://localhost/x.mp4"
-    typed = {**SENT_OFF, "consent_video_url": CONSENT, "replica_name": "Kept", "where": "lobby"}
-    form = await _opens(world, {**typed, field: link})
-
-    assert form.errors.keys() == {field}
-    assert "isn't reachable from the internet" in form.errors[field]
-    kept = {**typed, field: link, "where": world.slack.channel("lobby").id}
-    assert form.values == {**kept, "owner": world.ana.user.id}
-    await form.submit({field: "https://storage.example.com/ok.mp4"})
-    assert not form.is_open
-    await world.settle()
-    assert len(_created(world)) == 1
-
-
 async def test_a_form_shows_that_the_service_refuses_our_key_and_keeps_its_input(
     world: World,
 ) -> None:
@@ -197,19 +179,6 @@ async def test_a_changed_link_that_expires_soon_warns_again(world: World) -> Non
 
     await form.submit()
     assert not form.is_open
-
-
-async def test_a_link_that_is_corrected_after_the_warning_is_sent_without_another_warning(
-    world: World,
-) -> None:
-    now = world.clock.now()
-    form = await _opens(world, {**SENT_OFF, "train_video_url": _signed(now, timedelta(hours=2))})
-
-    await form.submit({"train_video_url": _signed(now, timedelta(hours=25))})
-
-    assert not form.is_open
-    await world.settle()
-    assert len(_created(world)) == 1
 
 
 async def test_an_expired_link_is_refused_under_its_field(world: World) -> None:

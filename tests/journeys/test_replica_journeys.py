@@ -141,20 +141,6 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     assert "is ready" in shown.text
 
 
-@on_both_engines
-@in_both_modes
-async def test_five_clicks_at_once_train_one_replica(hourly_world: World) -> None:
-    world = hourly_world
-    form = await world.open_form(world.ana, command="/replica")
-    await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]}, clicks=5)
-    await form.resubmit(2)
-    await world.advance(hours=4)
-
-    assert not form.is_open
-    assert len(world.requests_for("create_replica")) == 1
-    assert len(world.posts()) == 2
-
-
 # ── Progress ──────────────────────────────────────────────────────────────────────────────────
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from sandbox import events
 from sandbox.driver import Person
-from sandbox.faults import CannedResponse
 from sandbox.slack_objects import BOT
 from tests.modes import in_both_modes
 from tests.world import World
@@ -43,42 +42,6 @@ async def test_help_is_not_posted_again_after_a_restart(quiet_world: World) -> N
         assert (await events.send_again(world.slack, world.slack.sent_events[-1])).ok
         await world.settle()
     assert len(world.posts()) == 1
-
-
-@in_both_modes
-async def test_help_that_slack_has_no_room_for_is_posted_once_when_slack_says_so(
-    world: World,
-) -> None:
-    limited = CannedResponse(429, {}, headers={"Retry-After": "30"})
-    world.slack.faults.next("chat.postMessage", limited, limited)
-    world.ana.mention("hello")
-    await world.settle()
-    for _ in range(2):
-        assert (await events.send_again(world.slack, world.slack.sent_events[-1])).ok
-        await world.advance(seconds=29)
-        assert not world.posts()
-        await world.advance(seconds=1)
-    assert len(world.posts()) == 1
-    await world.advance(minutes=30)
-    assert len(world.posts()) == 1
-
-
-async def test_help_that_slack_does_not_take_is_given_up(world: World) -> None:
-    limited = CannedResponse(429, {}, headers={"Retry-After": "30"})
-    world.slack.faults.always("chat.postMessage", limited)
-    world.ana.mention("hello")
-    await world.advance(minutes=30)
-    assert len(world.calls("chat.postMessage")) == 5
-    # Help that comes hours later is of no use.
-    in_hours = CannedResponse(429, {}, headers={"Retry-After": "7200"})
-    world.slack.faults.always("chat.postMessage", in_hours)
-    world.ana.mention("hello again")
-    await world.advance(hours=3)
-    assert len(world.calls("chat.postMessage")) == 6
-    # One that still waits does not hold up the end of the process.
-    world.slack.faults.always("chat.postMessage", limited)
-    world.ana.mention("and again")
-    await world.settle()
 
 
 async def test_what_is_written_to_the_app_gets_help_once_a_message(world: World) -> None:

@@ -128,15 +128,6 @@ def test_markup_becomes_plain_words(subtests: pytest.Subtests) -> None:
             assert spoken_text(text, {"U1": "Ana", "C1": "studio"}) == spoken
 
 
-async def test_a_person_of_another_organisation_gets_no_form_from_a_message(world: World) -> None:
-    world.slack.add_user("sam", team="T0ELSEWHERE", channels=["studio"])
-    sam = Person(world.slack, "sam")
-    assert (await sam.message_shortcut(world.ben.say("Hello, everyone."))).ok
-    await world.settle()
-    assert sam.modal is None
-    assert "only people in my workspace" in world.ephemerals(sam)[-1]
-
-
 async def test_while_slack_does_not_say_who_somebody_is_a_message_opens_no_form(
     world: World,
 ) -> None:

@@ -12,7 +12,6 @@ from bot.store.replicas import Replicas
 from sandbox.block_kit import Json
 from sandbox.driver import Modal
 from sandbox.faults import Reset
-from sandbox.slack_objects import Event
 from tests.modes import in_both_modes
 from tests.world import REPLICA, World
 
@@ -332,34 +331,6 @@ async def test_an_accepted_form_is_not_refused_when_it_is_submitted_again(world:
     world.slack.modals[world.ana.user.id].append(signed_anew)
     await form.submit()
     assert not form.errors
-
-
-async def test_one_video_pings_the_person_who_asked_once(world: World) -> None:
-    pings: list[frozenset[str]] = []
-
-    def note(event: Event) -> None:
-        # An edit pings no one, also if it mentions somebody.
-        if event.kind == "posted" and event.message is not None:
-            pings.append(event.message.pings)
-
-    world.slack.subscribe(note)
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
-
-    assert pings == [frozenset(), {world.ana.user.id}]
-    assert not world.now(card).pings
-
-
-async def test_a_link_is_back_when_its_background_is_chosen_again(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.choose("background", "background_url")
-    await form.submit(
-        {"replica_id": REPLICA, "script": "Hi.", "background_url": "https://localhost/page"}
-    )
-    assert form.errors
-    await form.choose("background", "background_source_url")
-    await form.choose("background", "background_url")
-    assert form.values["background_url"] == "https://localhost/page"
 
 
 async def test_a_form_whose_job_cannot_be_stored_stays_open_and_starts_nothing(

@@ -109,17 +109,6 @@ async def test_no_video_is_fetched_without_hosts_or_the_scope_or_for_a_failure(
     assert not world.service.downloads.paths
 
 
-async def test_a_file_goes_where_the_reply_went(shown: World) -> None:
-    world = shown
-    await world.request_video(world.ana)
-    world.slack.faults.next("chat.postMessage", refusal("restricted_action"))
-    await world.advance(minutes=10)
-    dm = world.slack.dm(world.ana.user.id)
-    [reply] = world.slack.messages(dm.id)
-    [file] = world.slack.thread(dm.id, reply.ts)
-    assert file.files
-
-
 async def test_no_reply_waits_for_a_video_and_at_most_four_are_fetched_at_a_time(
     quiet_world: World,
 ) -> None:
@@ -158,17 +147,6 @@ LOST: list[Fault] = [
 ]
 
 
-@pytest.mark.parametrize("step", [GET_URL, FILE_CONTENT, COMPLETE])
-@pytest.mark.parametrize("fault", LOST)
-async def test_a_step_without_an_answer_makes_no_second_video(
-    step: str, fault: Fault, shown: World
-) -> None:
-    world = shown
-    world.slack.faults.next(step, fault)
-    await makes_a_video(world)
-    one_video(world)
-
-
 @pytest.mark.parametrize("delay", [45, 200])
 async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: World) -> None:
     world = shown
@@ -192,26 +170,6 @@ async def test_a_video_whose_upload_slack_discarded_is_fetched_again(shown: Worl
 
 
 # ── What Slack refuses ────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("step", [GET_URL, COMPLETE])
-@pytest.mark.parametrize(
-    "code", ["missing_scope", "file_uploads_disabled", "storage_limit_reached"]
-)
-async def test_what_a_workspace_refuses_is_not_tried_for_an_hour(
-    step: str, code: str, shown: World
-) -> None:
-    world = shown
-    world.slack.faults.always(step, refusal(code))
-    for _ in range(3):
-        await makes_a_video(world)
-    assert len(world.service.downloads.paths) == 1
-    assert len(replies_with_links(world)) == 3
-    world.slack.faults.clear()
-    await world.advance(hours=1)
-    assert not shared(world)
-    await makes_a_video(world)
-    assert len(shared(world)) == 1
 
 
 async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> None:

@@ -28,7 +28,6 @@ from bot.slack.features.list import status_message
 from bot.slack.outbox.messages import compose, redirected
 from bot.slack.views.blocks import (
     Message,
-    cut,
     escaped,
     link,
     one_line,
@@ -349,13 +348,6 @@ async def test_a_failed_job_with_any_text_can_be_retried_in_the_form(world: Worl
 
 
 # The bricks
-
-
-@given(st.text(), st.integers(0, 30))
-def test_a_cut_text_fits_and_starts_like_the_whole_text(text: str, limit: int) -> None:
-    short = cut(text, limit)
-    assert len(short.encode("utf-16-le")) <= 2 * limit
-    assert short == text or text.startswith(short.removesuffix("…"))
 
 
 @given(st.text("&<>ab ") | st.text(), st.integers(0, 30))

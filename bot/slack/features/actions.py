@@ -17,11 +17,18 @@ from bot.kinds.answers import MAX_ID, compare_with_job
 from bot.links import only_hosts
 from bot.model import Delivery, Failure, Job, State
 from bot.service.errors import UNKNOWN_ID
-from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
-from bot.slack.features.forms import ack_errors
+from bot.slack.context import (
+    UNKNOWN_JOB,
+    UNKNOWN_KIND,
+    HandlerContext,
+    Refusal,
+    answer_form,
+    register_clicks,
+    updated,
+)
 from bot.slack.features.list import Fact, current_status, facts_of, rows, usually
 from bot.slack.outbox.find import permalink
-from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
 from bot.slack.views.approval import NOBODY_TO_APPROVE
 from bot.slack.views.blocks import (
     Json,
@@ -74,32 +81,35 @@ _BEGINNING: Final = "This is the beginning: the rest doesn't fit here."
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons."""
-    app.action(CHECK_NOW)(partial(check_now, ctx))
-    app.action(STOP)(partial(stop_waiting, ctx))
-    app.action(CREATE_AGAIN)(partial(create_again, ctx))
-    app.action(GIVE_UP)(partial(give_up, ctx))
     app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
-    app.action(DETAILS)(partial(open_details, ctx))
-    app.action(MORE)(partial(open_details, ctx))
-    app.action(HAVE_ID)(partial(open_id_form, ctx))
-    app.view(_ID_FORM)(partial(submit_id, ctx))
+    app.view(_ID_FORM)(partial(answer_form, ctx, submit_id))
+    register_clicks(
+        app,
+        ctx,
+        {
+            CHECK_NOW: check_now,
+            STOP: stop_waiting,
+            CREATE_AGAIN: create_again,
+            GIVE_UP: give_up,
+            DETAILS: open_details,
+            MORE: open_details,
+            HAVE_ID: open_id_form,
+        },
+    )
 
 
-async def check_now(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def check_now(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Poll a job at once; of one that has ended, show how it stands at the service."""
-    action = read(BlockAction, body)
     job = await find_job(ctx, action)
-    if job is not None and not job.state.ended:
+    if not job.state.ended:
         await ctx.store.jobs.wake(job, ctx.clock.now())
         where = "this tab" if action.is_outside_conversations else "the message above"
-        text = f"Checking now. I'll update {where}."
-        ctx.respond_ephemeral(action, text)
-    elif job is not None and job.remote_id is not None:
-        work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
-        answer_soon(ctx, action, work)
-    elif job is not None:
-        ctx.respond_ephemeral(action, SETTLED)
-    await ack()
+        return f"Checking now. I'll update {where}."
+    if job.remote_id is None:
+        return SETTLED
+    work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
+    answer_soon(ctx, action, work)
+    return None
 
 
 def answer_soon(
@@ -124,26 +134,19 @@ async def _show_soon(
     await ctx.show_notice(trigger_id, message)
 
 
-async def stop_waiting(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def stop_waiting(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End a job that the service works on, unless the button belongs to an earlier attempt."""
-    action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
-    if (job := await find_job(ctx, action, job_id)) is not None:
-        failure = Failure.STOPPED if action.user == job.user else Failure.STOPPED_BY_ADMIN
-        now = ctx.clock.now()
-        if not await ctx.store.jobs.stop(job.id, attempts, failure, action.user, now):
-            ctx.respond_ephemeral(action, SETTLED)
-    await ack()
+    job, now = await find_job(ctx, action, job_id), ctx.clock.now()
+    failure = Failure.STOPPED if action.user == job.user else Failure.STOPPED_BY_ADMIN
+    stopped = await ctx.store.jobs.stop(job.id, attempts, failure, action.user, now)
+    return None if stopped else SETTLED
 
 
-async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def create_again(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Create an unconfirmed job again, unless the button belongs to an earlier attempt."""
-    action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
     job = await find_job(ctx, action, job_id)
-    if job is None:
-        await ack()
-        return
     refusal = await queue_again(
         ctx,
         replace(job, attempts=attempts),
@@ -152,24 +155,18 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         person="You" if action.user == job.user else f"<@{job.user}>",
         who=ctx.access.admin_mentions,
     )
-    if refusal:
-        ctx.respond_ephemeral(action, refusal)
     if refusal in {None, SETTLED}:
         await _refresh_home(ctx, action)
-    await ack()
+    return refusal
 
 
-async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def give_up(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End an unconfirmed job, unless the button belongs to an earlier attempt."""
-    action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
     job = await find_job(ctx, action, job_id)
-    if job is not None:
-        now = ctx.clock.now()
-        if not await ctx.store.jobs.cancel(job.id, attempts, action.user, now):
-            ctx.respond_ephemeral(action, SETTLED)
-        await _refresh_home(ctx, action)
-    await ack()
+    cancelled = await ctx.store.jobs.cancel(job.id, attempts, action.user, ctx.clock.now())
+    await _refresh_home(ctx, action)
+    return None if cancelled else SETTLED
 
 
 async def _refresh_home(ctx: HandlerContext, action: BlockAction) -> None:
@@ -237,31 +234,30 @@ async def find_job(
     *,
     reads: bool = False,
     is_shared: bool = False,
-) -> Job | None:
-    """Return the job of a button if this user may decide about it; if not, answer so.
+) -> Job:
+    """Return the job of a button if this user may decide about it.
 
     ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does. With
     ``reads`` it changes nothing, and those who are asked to approve the job may press it too; one
     that ``is_shared`` is for all who see the job in its channel. A message that was posted twice is
     replaced where it is no longer kept up to date.
+
+    Raises:
+        Refusal: they may not, or there is no such job.
     """
     job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
     if job is None:
-        ctx.respond_ephemeral(action, UNKNOWN_JOB)
-        return None
+        raise Refusal(UNKNOWN_JOB)
     await _replace_copy(ctx, action, job)
     if job.kind not in ctx.kinds:
-        text = UNKNOWN_KIND
-    elif not (
+        raise Refusal(UNKNOWN_KIND)
+    if not (
         (reads and ctx.may_approve(action.user, job))
         or (is_shared and action.channel == job.channel)
         or await ctx.may_press(action.user, job)
     ):
-        text = not_theirs(f"<@{job.user}>", what)
-    else:
-        return job
-    ctx.respond_ephemeral(action, text)
-    return None
+        raise Refusal(not_theirs(f"<@{job.user}>", what))
+    return job
 
 
 async def _replace_copy(ctx: HandlerContext, action: BlockAction, job: Job) -> None:
@@ -284,15 +280,12 @@ async def _point_to(ctx: HandlerContext, response_url: str, card: Delivery) -> N
 
 
 async def find_failed(ctx: HandlerContext, action: BlockAction) -> Job | None:
-    """Return the job of *Edit and retry*, as ``find_job`` does, if nobody has retried it before."""
+    """Return the job of *Edit and retry*, as ``find_job`` does; None if it was retried before."""
     job = await find_job(ctx, action)
-    retry = await ctx.store.jobs.fetch_retry(job) if job is not None else None
+    retry = await ctx.store.jobs.fetch_retry(job)
     if retry is None:
         return job
-    if action.response_url is not None:
-        ctx.answer_later(action.response_url, _already_retried(ctx, retry))
-    else:
-        ctx.respond_ephemeral(action, _RETRIED)
+    answer_soon(ctx, action, _already_retried(ctx, retry))
     return None
 
 
@@ -310,30 +303,24 @@ async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
     as_direct_message = job.channel == job.user
     is_there = card.ts is not None and (as_direct_message or card.channel == job.channel)
     thread_ts = job.thread_ts or (card.ts if is_there else None)
-    channel = job.channel
-    if as_direct_message:
-        channel = card.channel if is_there else ""
+    there = card.channel if is_there else ""
+    channel = there if as_direct_message else job.channel
     return {"channel": channel, "thread_ts": thread_ts, "retry_of": job.id}
 
 
-async def open_details(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_details(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the details of a job, unless a link was chosen in its menu: Slack opens that itself."""
-    action = read(BlockAction, body)
     if action.value.startswith(OPEN_LINK):
-        await ack()
-        return
+        return None
     job = await find_job(ctx, action, what="see the details", reads=True)
-    if job is not None:
-        presenter = ctx.presenters[job.kind]
-        replica_id = presenter.replica_id(job)
-        names = ctx.store.replicas.names([replica_id] if replica_id else [])
-        approves = ctx.may_approve(action.user, job)
-        view = details(
-            job, presenter, reader=action.user, replica="".join(names.values()), approves=approves
-        )
-        if error := await ctx.open_view(action.trigger_id, view):
-            ctx.respond_ephemeral(action, error)
-    await ack()
+    presenter = ctx.presenters[job.kind]
+    replica_id = presenter.replica_id(job)
+    names = ctx.store.replicas.names([replica_id] if replica_id else [])
+    approves = ctx.may_approve(action.user, job)
+    view = details(
+        job, presenter, reader=action.user, replica="".join(names.values()), approves=approves
+    )
+    return await ctx.open_view(action.trigger_id, view)
 
 
 def details(
@@ -355,7 +342,7 @@ def details(
         ("Requested", job.created_at),
         *_approval_of(job),
         ("Usually takes", usually(job)),
-        ("Took", _took(job)),
+        ("Took", span(job.ended_at - job.started_at) if job.ended_at and job.started_at else ""),
     ]
     for_support: list[Fact] = [
         ("Request number", job.id),
@@ -381,13 +368,6 @@ def details(
     return modal(_DETAILS_VIEW, heading, close="Close", blocks=[*blocks, *support])
 
 
-def _took(job: Job) -> str:
-    """Return how long a job took at the service; "" if it still goes on, or never began."""
-    if job.started_at is None or job.ended_at is None:
-        return ""
-    return span(job.ended_at - job.started_at)
-
-
 def _approval_of(job: Job) -> list[Fact]:
     """Return when a job was approved, or when its approval expires."""
     if job.approval is None or job.failure in NOT_APPROVED:
@@ -408,42 +388,34 @@ class _IdMetadata(PrivateMetadata):
     """The id of which the user was told that it cannot be verified."""
 
 
-async def open_id_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_id_form(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form."""
-    action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
-    if (job := await find_job(ctx, action, job_id)) is not None:
-        if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
-            ctx.respond_ephemeral(action, SETTLED)
-        elif error := await ctx.open_view(action.trigger_id, _id_form(ctx, job)):
-            ctx.respond_ephemeral(action, error)
-    await ack()
+    job = await find_job(ctx, action, job_id)
+    if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
+        return SETTLED
+    return await ctx.open_view(action.trigger_id, _id_form(ctx, job))
 
 
-async def submit_id(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def submit_id(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Have the named id checked; warn first of one that cannot be verified."""
-    submission = read(ViewSubmission, body)
     metadata = submission.view.metadata(_IdMetadata)
     typed = submission.view.fields().get(_REMOTE_ID, "").strip()
     job = await ctx.store.jobs.fetch(metadata.job)
     if job is None or not await ctx.may_press(submission.user, job):
-        error: str | None = not_theirs("the person who asked")
-    elif job.kind not in ctx.kinds:
-        error = UNKNOWN_KIND
-    elif not is_id(typed):
-        error = NOT_AN_ID
-    elif (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
-        error = SETTLED
-    else:
-        comparison, error = await compare(ctx, job, typed, ctx.service_deadline())
-        if comparison is Comparison.UNKNOWN and typed != metadata.warned:
-            await ack(response_action="update", view=_id_form(ctx, job, unverified=typed))
-            return
-        error = error or await add_candidate(ctx, job, typed, submission.user)
-    if error:
-        await ack_errors(ack, submission.view, {_REMOTE_ID: error})
-    else:
-        await ack()
+        raise Refusal(not_theirs("the person who asked"))
+    if job.kind not in ctx.kinds:
+        raise Refusal(UNKNOWN_KIND)
+    if not is_id(typed):
+        raise Refusal(NOT_AN_ID)
+    if (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
+        raise Refusal(SETTLED)
+    comparison, error = await compare(ctx, job, typed, ctx.service_deadline())
+    if comparison is Comparison.UNKNOWN and typed != metadata.warned:
+        return updated(_id_form(ctx, job, unverified=typed))
+    if refusal := error or await add_candidate(ctx, job, typed, submission.user):
+        raise Refusal(refusal)
+    return {}
 
 
 def is_id(typed: str) -> bool:

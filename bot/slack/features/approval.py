@@ -5,13 +5,18 @@ from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
-from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.model import Failure, Job, State
-from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
+from bot.slack.context import (
+    UNKNOWN_JOB,
+    UNKNOWN_KIND,
+    HandlerContext,
+    Refusal,
+    answer_form,
+    register_clicks,
+)
 from bot.slack.features.actions import SETTLED, find_job
-from bot.slack.features.forms import ack_errors
-from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
 from bot.slack.views.blocks import Json, element, field, modal
 from bot.slack.views.buttons import APPROVE, DECLINE, WITHDRAW, attempt_of, pressed
 
@@ -32,85 +37,69 @@ class _Metadata(PrivateMetadata):
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons and the form."""
-    app.action(APPROVE)(partial(approve, ctx))
-    app.action(DECLINE)(partial(open_form, ctx))
-    app.view(_CALLBACK_ID)(partial(decline, ctx))
-    app.action(WITHDRAW)(partial(withdraw, ctx))
+    app.view(_CALLBACK_ID)(partial(answer_form, ctx, decline))
+    register_clicks(
+        app,
+        ctx,
+        {
+            APPROVE: approve,
+            DECLINE: open_form,
+            WITHDRAW: withdraw,
+        },
+    )
 
 
-async def approve(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def approve(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Approve a request that waits for it."""
-    action = read(BlockAction, body)
-    job_id, attempts = attempt_of(action.value, 0)
-    job = await ctx.store.jobs.fetch(job_id)
-    refusal = _refusal(ctx, action.user, job)
-    if (
-        job is not None
-        and refusal is None
-        and not await ctx.store.jobs.approve(job.id, attempts, action.user, ctx.clock.now())
-    ):
-        refusal = await _why_not(ctx, job, attempts)
-    if refusal is not None:
-        ctx.respond_ephemeral(action, refusal)
-    await ack()
+    job, attempts = await _find(ctx, action.user, action.value)
+    approved = await ctx.store.jobs.approve(job.id, attempts, action.user, ctx.clock.now())
+    return None if approved else await _why_not(ctx, job, attempts)
 
 
-async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form that asks why a request is declined."""
-    action = read(BlockAction, body)
-    job_id, attempts = attempt_of(action.value, 0)
-    job = await ctx.store.jobs.fetch(job_id)
-    refusal = _refusal(ctx, action.user, job)
-    if job is not None and refusal is None:
-        if (job.state, job.attempts) == (State.WAITING_FOR_APPROVAL, attempts):
-            refusal = await ctx.open_view(action.trigger_id, _form(ctx, job))
-        else:
-            refusal = await _why_not(ctx, job, attempts)
-    if refusal is not None:
-        ctx.respond_ephemeral(action, refusal)
-    await ack()
+    job, attempts = await _find(ctx, action.user, action.value)
+    if (job.state, job.attempts) != (State.WAITING_FOR_APPROVAL, attempts):
+        return await _why_not(ctx, job, attempts)
+    return await ctx.open_view(action.trigger_id, _form(ctx, job))
 
 
-async def decline(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def decline(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Decline a request that waits for approval."""
-    submission = read(ViewSubmission, body)
-    reason = submission.view.fields().get(_REASON, "").strip()[:_MAX_REASON]
-    job_id, attempts = attempt_of(submission.view.metadata(_Metadata).job, 0)
-    job = await ctx.store.jobs.fetch(job_id)
-    error = _refusal(ctx, submission.user, job)
-    if error is None and not reason:
-        error = "Please say what to change."
-    if job is not None and error is None:
-        now = ctx.clock.now()
-        if not await ctx.store.jobs.decline(job.id, attempts, submission.user, reason, now):
-            # The errors of a form are plain text: https://docs.slack.dev/surfaces/modals
-            error = SETTLED
-    if error is not None:
-        await ack_errors(ack, submission.view, {_REASON: error})
-    else:
-        await ack()
+    view, user = submission.view, submission.user
+    job, attempts = await _find(ctx, user, view.metadata(_Metadata).job)
+    reason = view.fields().get(_REASON, "").strip()[:_MAX_REASON]
+    if not reason:
+        raise Refusal("Please say what to change.")
+    if not await ctx.store.jobs.decline(job.id, attempts, user, reason, ctx.clock.now()):
+        raise Refusal(SETTLED)
+    return {}
 
 
-async def withdraw(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def withdraw(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Cancel a request that waits for approval: its own person may, or an admin."""
-    action = read(BlockAction, body)
-    waits = State.WAITING_FOR_APPROVAL
-    if (job := await find_job(ctx, action)) is not None and not await ctx.store.jobs.cancel(
+    job, waits = await find_job(ctx, action), State.WAITING_FOR_APPROVAL
+    cancelled = await ctx.store.jobs.cancel(
         job.id, job.attempts, action.user, ctx.clock.now(), state=waits
-    ):
-        ctx.respond_ephemeral(action, await _why_not(ctx, job, job.attempts))
-    await ack()
+    )
+    return None if cancelled else await _why_not(ctx, job, job.attempts)
 
 
-def _refusal(ctx: HandlerContext, user: str, job: Job | None) -> str | None:
-    """Return why this person may not decide about a job, if so."""
+async def _find(ctx: HandlerContext, user: str, value: str) -> tuple[Job, int]:
+    """Return the job and the attempt that a button or a form is about.
+
+    Raises:
+        Refusal: the user may not decide about it, or there is no such job.
+    """
+    job_id, attempts = attempt_of(value)
+    job = await ctx.store.jobs.fetch(job_id)
     if job is None:
-        return UNKNOWN_JOB
+        raise Refusal(UNKNOWN_JOB)
     if job.kind not in ctx.kinds:
-        return UNKNOWN_KIND
-    if ctx.store.jobs.approvals.may_settle(user, job):
-        return None
-    return _OWN if user == job.user else _NOT_AN_APPROVER
+        raise Refusal(UNKNOWN_KIND)
+    if not ctx.store.jobs.approvals.may_settle(user, job):
+        raise Refusal(_OWN if user == job.user else _NOT_AN_APPROVER)
+    return job, attempts
 
 
 async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:
@@ -123,21 +112,19 @@ async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:
         return _EXPIRED
     if job.approval.decided_by is None:
         return SETTLED
-    what = "approved"
-    if job.failure in {Failure.DECLINED, Failure.WITHDRAWN}:
-        what = "declined" if job.failure is Failure.DECLINED else "cancelled"
+    how = {Failure.DECLINED: "declined", Failure.WITHDRAWN: "cancelled"}
+    what = "approved" if job.failure is None else how.get(job.failure, "approved")
     return f"<@{job.approval.decided_by}> has already {what} this."
 
 
 def _form(ctx: HandlerContext, job: Job) -> Json:
     noun = ctx.presenters[job.kind].noun
     reason = element("plain_text_input", _REASON, multiline=True, max_length=_MAX_REASON)
-    hint = "I'll pass it on."
     return modal(
         _CALLBACK_ID,
         f"Decline this {noun}",
         submit="Decline",
         close="Cancel",
         private_metadata=json.dumps({"job": pressed(job)}),
-        blocks=[field(_REASON, "Why?", reason, hint=hint)],
+        blocks=[field(_REASON, "Why?", reason, hint="I'll pass it on.")],
     )

@@ -14,16 +14,22 @@ from typing import Any, Final
 
 import aiohttp
 from pydantic import AliasPath, Field
-from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind, Unreadable
 from bot.links import only_hosts
-from bot.model import Job, Request, Snapshot, Verdict
+from bot.model import Job, Request, Snapshot, State, Verdict
 from bot.service.errors import UNKNOWN_ID
 from bot.setting_values import MAX_BOX
 from bot.slack.client import is_slacks
-from bot.slack.context import HandlerContext, general_error
+from bot.slack.context import (
+    HandlerContext,
+    Refusal,
+    field_errors,
+    general_error,
+    kept_left,
+    updated,
+)
 from bot.slack.errors import translated
 from bot.slack.payloads import (
     BlockAction,
@@ -36,16 +42,29 @@ from bot.slack.payloads import (
     is_plain_text,
 )
 from bot.slack.views.approval import NOBODY_TO_APPROVE
-from bot.slack.views.blocks import MAX_QUOTES, Json, cut, element, modal, one_line, quotes, section
+from bot.slack.views.blocks import (
+    MAX_QUOTES,
+    MAX_SECTION,
+    Json,
+    ago,
+    anchor,
+    cut,
+    element,
+    joined,
+    modal,
+    one_line,
+    quotes,
+    section,
+)
 from bot.slack.views.blocks import field as form_field
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
+from bot.slack.views.presenters import Presenter
 from bot.store import (
     AlreadyRequested,
     Bound,
     DatabaseError,
     KnownReplica,
     LimitReached,
-    Limits,
     NobodyToApprove,
     NotAllowed,
     Viewer,
@@ -77,27 +96,6 @@ def unexplained_failure(status: str) -> str:
     return f"its status is “{cut(one_line(status), _MAX_ID)}”"
 
 
-def known_from(snapshot: Snapshot) -> KnownReplica:
-    """Return a replica as the service just described it."""
-    return KnownReplica(
-        snapshot.remote_id,
-        snapshot.facts.get("replica_name", ""),
-        snapshot.status,
-        snapshot.verdict,
-        snapshot.reason,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaCheck:
-    """Whether a video with a replica can be requested."""
-
-    error: str | None = None
-    """Why not, as a sentence for the form."""
-    found: Snapshot | None = None
-    """What the service just said about a replica that the picker does not offer yet."""
-
-
 async def read_replica(
     ctx: HandlerContext, kind: Kind, replica_id: str, deadline: float
 ) -> Snapshot:
@@ -127,12 +125,8 @@ async def read_replica(
         raise Unavailable("The video service's answer couldn't be read.") from error
 
 
-def learn_later(ctx: HandlerContext, snapshot: Snapshot) -> None:
-    """Store what the service said about a replica, while nobody waits for that."""
-    ctx.background.spawn(_learn(ctx, snapshot))
-
-
 async def _learn(ctx: HandlerContext, snapshot: Snapshot) -> None:
+    """Store what the service said about a replica; nobody waits for that."""
     try:
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     except DatabaseError as error:
@@ -141,41 +135,44 @@ async def _learn(ctx: HandlerContext, snapshot: Snapshot) -> None:
 
 async def check_used(
     ctx: HandlerContext, kind: Kind, params: Mapping[str, str], deadline: float
-) -> ReplicaCheck:
+) -> Snapshot | None:
     """Check by ``deadline`` whether a job with ``params`` can be requested with what it uses.
 
     It can with one in training: the video waits for it. It can also if the service does not say
-    in time: the create call will show it.
+    in time: the create call will show it. Return what the service just said about a replica that
+    the picker does not offer yet.
+
+    Raises:
+        Refusal: it cannot.
     """
     used = kind.uses(params)
     if used is None:
-        return ReplicaCheck()
+        return None
     used_kind, replica_id = ctx.kinds[used[0]], used[1]
     known, now = ctx.store.replicas.get(replica_id), ctx.clock.now()
-    if known is not None and known.read_at is not None:
-        age = abs(now - known.read_at)
-        if age <= ctx.timings.replica_max_age:
-            return ReplicaCheck(_unusable(known))
+    max_age = ctx.timings.replica_max_age
+    if known is not None and known.read_at is not None and abs(now - known.read_at) <= max_age:
+        _check_usable(known)
+        return None
     try:
         snapshot = await read_replica(ctx, used_kind, replica_id, deadline)
     except Refused as error:
         if error.code not in UNKNOWN_ID:
-            return ReplicaCheck()
-        reason = _one_sentence(error.reason)
-        return ReplicaCheck(f"I can't find this replica: {reason}")
+            return None
+        raise Refusal(f"I can't find this replica: {_one_sentence(error.reason)}") from None
     except OutsideError:
-        return ReplicaCheck()
-    if known is None or known.deleted:
-        return ReplicaCheck(_unusable(snapshot), snapshot)
-    learn_later(ctx, snapshot)
-    return ReplicaCheck(_unusable(snapshot))
-
-
-def _unusable(replica: KnownReplica | Snapshot) -> str | None:
-    if replica.verdict is not Verdict.FAILED:
         return None
-    reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
-    return f"This replica can't be used: {reason}"
+    is_new = known is None or known.deleted
+    if not is_new:
+        ctx.background.spawn(_learn(ctx, snapshot))
+    _check_usable(snapshot)
+    return snapshot if is_new else None
+
+
+def _check_usable(replica: KnownReplica | Snapshot) -> None:
+    if replica.verdict is Verdict.FAILED:
+        reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
+        raise Refusal(f"This replica can't be used: {reason}")
 
 
 def _one_sentence(reason: str) -> str:
@@ -195,8 +192,9 @@ _MAX_METADATA: Final = 3000  # characters
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 # The menu offers no other: a direct message may be somebody else's.
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}", re.ASCII)
-# What a bound is about; that on people is about no field.
-_FIELD_OF: Final = {Bound.CHANNEL: "where", Bound.SCRIPT: "script", Bound.REPLICA: "replica_id"}
+_STAYS: Final = "What you entered stays here."
+_BOUND_BY: Final = {Bound.CHANNEL: "where", Bound.SCRIPT: "script", Bound.REPLICA: "replica_id"}
+"""The fields that say what is not allowed; who may ask is in none."""
 _KEY_REFUSED: Final = (
     "I've lost access to the video service. Let {} know. What you entered stays here."
 )
@@ -205,6 +203,14 @@ _CORRECTED: Final = (
 )
 SCOPE: Final = "files:read"
 TELL_CHANNEL: Final = "tell_channel"
+MAKE_ANOTHER: Final = "Make a new one"
+"""The button of a form that asks for what there is already."""
+_ALREADY: Final = {
+    State.SUCCEEDED: "This {noun} already exists.",
+    State.UNCONFIRMED: "This {noun} has already been requested.",
+    State.WAITING_FOR_APPROVAL: "This {noun} is already waiting for approval.",
+}
+_BEING_MADE: Final = "This {noun} is already being made."
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
 _NOT_READ: Final = "I couldn't read the file. Please try again, or paste the script."
@@ -223,8 +229,8 @@ class JobRequest:
     params: Mapping[str, str]
     deadline: float
     """When to stop waiting for the service, by the event loop's clock."""
-    limits: Limits
-    """What was in force shortly before; it is checked again when the job is stored."""
+    redraw: Callable[[str, Metadata], Json]
+    """Returns the form as it is filled in, under a note, with these changes in its metadata."""
     used: Snapshot | None = None
     """What the service said about a replica that is not offered yet: it is from now on."""
     errors: Mapping[str, str] = field(default_factory=dict)
@@ -232,12 +238,8 @@ class JobRequest:
     fingerprint: str | None = None
     """As in ``Request``, like the next."""
     owner: str | None = None
-    offer: Callable[[Job], Json] | None = None
-    """Returns the form with a job on top that has asked for the same."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """What can be used instead of wrong links, by the id of the field."""
-    correct: Callable[[str], Json] | None = None
-    """Returns the form with those, under a note."""
+    """What can be used instead of wrong links, by the id of the field; ``redraw`` fills it in."""
 
 
 class _Metadata(PrivateMetadata):
@@ -288,10 +290,8 @@ def readable_metadata(view: View) -> dict[str, Any] | None:
     return None
 
 
-async def ack_other_version(
-    ack: AsyncAck, view: View, draw: Callable[[Metadata, str], Json]
-) -> None:
-    """Replace a form of another version by this one's, with all that was entered.
+def of_this_version(view: View, draw: Callable[[Metadata, str], Json]) -> Json:
+    """Return the answer to a form of another version: this one's, with all that was entered.
 
     What was entered in fields that are no longer there is shown, to be copied. ``draw`` returns the
     form with these metadata, under a note.
@@ -299,14 +299,13 @@ async def ack_other_version(
     fields, metadata = view.fields(), readable_metadata(view) or {"channel": ""}
     if (file := fields.pop("script_file", None)) is not None:  # such a field cannot be filled in
         metadata["script_file"] = file
-    drawn = draw(metadata, _OTHER_VERSION)
+    drawn = kept_left(draw(metadata, _OTHER_VERSION), view.blocks)
     there = {block.get("block_id") for block in drawn["blocks"]}
     rest = "\n".join(text for name, text in fields.items() if name not in there)
     lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
     blocks = drawn["blocks"]
     after = 1 + [block.get("block_id") for block in blocks].index(_NOTE)
-    blocks = [*blocks[:after], *lost, *blocks[after:]]
-    await ack(response_action="update", view={**drawn, "blocks": blocks})
+    return updated({**drawn, "blocks": [*blocks[:after], *lost, *blocks[after:]]})
 
 
 def fits_in_metadata(metadata: Metadata) -> bool:
@@ -321,11 +320,8 @@ def drawn_fields(view: View) -> dict[str, str]:
 
 def note_of(view: View) -> str:
     """Return the note on top of a form."""
-    for block in view.blocks:
-        text = block.get("text")
-        if block.get("block_id") == _NOTE and isinstance(text, dict):
-            return str(text.get("text", ""))
-    return ""
+    notes = (block.get("text") for block in view.blocks if block.get("block_id") == _NOTE)
+    return next((str(note.get("text", "")) for note in notes if isinstance(note, dict)), "")
 
 
 def retention_note(job: Job) -> str:
@@ -399,8 +395,13 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
         filter=ctx.access.conversation_filter,
         placeholder="In a direct message to you",
     )
-    hint = "I'll post updates in this channel."
-    return form_field("where", "Where to post", conversation, hint=hint, optional=True)
+    return form_field(
+        "where",
+        "Where to post",
+        conversation,
+        hint="I'll post updates in this channel.",
+        optional=True,
+    )
 
 
 def _place(submission: ViewSubmission, metadata: Metadata) -> str:
@@ -417,98 +418,74 @@ async def _place_refusal(
     chosen = submission.view.fields().get("where")
     if chosen is not None and not _CHANNEL.fullmatch(chosen):
         return "I can't post there. Please choose another channel."
-    not_allowed = await ctx.access.channel_refusal(request.limits, channel, request.deadline)
+    limits = ctx.store.limits.current
+    not_allowed = await ctx.access.channel_refusal(limits, channel, request.deadline)
     return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
 
 
-async def ack_errors(ack: AsyncAck, view: View, errors: Mapping[str, str]) -> None:
-    """Keep the modal open, with a sentence under each field that is wrong.
+async def submit_job(ctx: HandlerContext, submission: ViewSubmission, request: JobRequest) -> Json:
+    """Store what a form asks for, and return the answer to the form.
 
-    Slack takes no sentence about a field that is not there, as in a form of another version: it is
-    under the first one.
-    """
-    there = [name for block in view.blocks for name in errors if block.get("block_id") == name]
-    shown = {name: errors[name] for name in there}
-    if others := " ".join(text for name, text in errors.items() if name not in shown):
-        await ack(**general_error(view.blocks, "Not saved", others, shown))
-    else:
-        await ack(response_action="errors", errors=shown)
+    A form that was submitted before, and has been changed since, opens again under a note. So does
+    a form that retries what was retried meanwhile. If the same was asked for recently, where the
+    person may see it, the form offers that first. If nothing is wrong but links that can be
+    corrected, it opens again with those.
 
-
-async def _ack_general_error(
-    ack: AsyncAck, view: View, text: str, errors: Mapping[str, str] | None = None
-) -> None:
-    """Keep the modal open, with a sentence that is about no field in particular, and the errors."""
-    await ack(**general_error(view.blocks, "Not created", text, errors))
-
-
-async def submit_job(
-    ctx: HandlerContext,
-    ack: AsyncAck,
-    submission: ViewSubmission,
-    request: JobRequest,
-    redraw: Callable[[str], Json],
-) -> None:
-    """Store what a form asks for, and acknowledge.
-
-    A form that was submitted before, and has been changed since, opens again under a note:
-    ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
-    If the same was asked for recently, where the person may see it, the form offers that first.
-    If nothing is wrong but links that can be corrected, it opens again with those.
+    Raises:
+        Refusal: it is not stored.
     """
     view, metadata = submission.view, metadata_of(submission.view)
     channel, errors = _place(submission, metadata), dict(request.errors)
     if not_there := await _place_refusal(ctx, submission, channel, request):
         errors["where"] = not_there
-    limits, kind, user = request.limits, request.kind, submission.user
+    limits, kind, user = ctx.store.limits.current, request.kind, submission.user
     not_allowed = await ctx.access.asking_refusal(limits, kind, user, request.deadline)
     if request.errors or (
         (errors or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
     ):
         if not_allowed:
-            text = f"{not_allowed} What you entered stays here."
-            await _ack_general_error(ack, view, text, errors)
-        elif request.correct is not None and errors.keys() == request.links.keys():
+            return general_error(view.blocks, f"{not_allowed} {_STAYS}", errors)
+        if errors.keys() == request.links.keys():
             # Pushed, since an update leaves in a field what was typed.
-            await ack(response_action="push", view=request.correct(_CORRECTED))
-        else:
-            await ack_errors(ack, view, errors)
-        return
+            return {"response_action": "push", "view": request.redraw(_CORRECTED, {})}
+        return field_errors(view, errors)
     retry_of = metadata.get("retry_of")
     refusal = await _refusal(ctx, user, retry_of, request.deadline)
     if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
-        await _ack_general_error(ack, view, refusal)
-        return
-    job = await _stored(ctx, ack, submission, request, metadata=metadata, channel=channel)
-    if job is None:
-        return
+        raise Refusal(refusal)
+    try:
+        job = await _stored(ctx, submission, request, metadata, channel)
+    except AlreadyRequested as same:
+        note = offer(same.job, ctx.presenters[kind], user)
+        return updated(request.redraw(note, {"anew": request.fingerprint}))
     stored = (job.params, job.channel, job.owner or job.user)
     if stored != (request.params, channel, request.owner or stored[2]):
-        noun = ctx.presenters[request.kind].noun
+        noun = ctx.presenters[kind].noun
         note = f"You've submitted this already. With your changes, it creates a second {noun}."
         if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
-        await ack(response_action="push", view=redraw(note))
-        return
+        # It is a request of its own from now on.
+        changes = {"retry_of": None, "anew": request.fingerprint}
+        return {"response_action": "push", "view": request.redraw(note, changes)}
     if request.used is not None:
-        learn_later(ctx, request.used)
-    if view.root_view_id not in {"", view.id}:
-        await ack(response_action="clear")
-    else:
-        await ack()
+        ctx.background.spawn(_learn(ctx, request.used))
+    return {} if view.root_view_id in {"", view.id} else {"response_action": "clear"}
 
 
 async def _stored(
     ctx: HandlerContext,
-    ack: AsyncAck,
     submission: ViewSubmission,
     request: JobRequest,
-    *,
     metadata: Metadata,
     channel: str,
-) -> Job | None:
-    """Store a request and return its job; if it is not stored, acknowledge with the reason."""
-    view, now = submission.view, ctx.clock.now()
+) -> Job:
+    """Store a request and return its job.
+
+    Raises:
+        AlreadyRequested: the same was asked for, and is offered.
+        Refusal: it is not stored.
+    """
+    view, now, deadline = submission.view, ctx.clock.now(), request.deadline
     asked = Request(
         key=view.id,
         kind=request.kind,
@@ -522,31 +499,41 @@ async def _stored(
         tell_channel=TELL_CHANNEL in view.fields(),
     )
     viewer = None
-    if request.offer is not None and metadata.get("anew") != request.fingerprint:
-        sees_all = await ctx.is_admin(submission.user, request.deadline)
+    if request.fingerprint is not None and metadata.get("anew") != request.fingerprint:
+        sees_all = await ctx.is_admin(submission.user, deadline)
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
-    limits, deadline = request.limits, request.deadline
+    limits = ctx.store.limits.current
     membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
     submitting = ctx.store.jobs.submit(asked, now, viewer, membership.groups)
     try:
         return (await submitting).job
-    except AlreadyRequested as same:
-        assert request.offer is not None  # noqa: S101 - else nothing is looked for
-        await ack(response_action="update", view=request.offer(same.job))
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
-        error = bound_error(outside, request.params.get("script", ""), membership, who)
-        if outside.bound in _FIELD_OF:
-            await ack_errors(ack, view, {_FIELD_OF[outside.bound]: error})
-        else:
-            await _ack_general_error(ack, view, f"{error} What you entered stays here.")
+        text = bound_error(outside, request.params.get("script", ""), membership, who)
+        at = _BOUND_BY.get(outside.bound)
+        raise Refusal(text if at else f"{text} {_STAYS}", at) from None
     except NobodyToApprove:
-        await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
+        raise Refusal(f"{NOBODY_TO_APPROVE} {_STAYS}") from None
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
         resets = resets_in_form(reached.left, ctx.access.zone(asked.user), now)
-        await _ack_general_error(ack, view, limit_sentence(reached.left, resets, who=who))
-    return None
+        raise Refusal(limit_sentence(reached.left, resets, who=who)) from None
+
+
+def offer(job: Job, presenter: Presenter, viewer: str) -> str:
+    """Return what there is already, who asked for it, and what the form's button does.
+
+    The viewer may see the job: they are who asked, an admin, or where it was posted.
+    """
+    who, made = "You" if viewer == job.user else f"<@{job.user}>", job.state is State.SUCCEEDED
+    status, did = _ALREADY.get(job.state, _BEING_MADE), "made it" if made else "asked for it"
+    where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
+    links = [anchor(url, label) for label, url in presenter.links(job).items()]
+    text = f"*{status.format(noun=presenter.noun)}* {who} {did} {ago(job.created_at)}{where}."
+    remedy = f"*{MAKE_ANOTHER}* charges you again."
+    # A signed link may be too long for a block: then the message where it was posted has it.
+    shown = joined(links, MAX_SECTION - len(text) - len(remedy) - 2, by=" · ")
+    return joined([text, shown, remedy], MAX_SECTION)
 
 
 async def _refusal(
@@ -571,11 +558,7 @@ async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:
         return ctx.service.known_key_refusal is not None
 
 
-class UnreadableFile(Exception):
-    """A file is no script; ``str()`` is a sentence to show under its field."""
-
-
-class FileUnavailable(UnreadableFile):
+class FileUnavailable(Refusal):
     """A file did not come from Slack, or not in time: it may come later."""
 
 
@@ -610,7 +593,7 @@ async def read_script(
     certainly has more than ``max_script`` characters is not read.
 
     Raises:
-        UnreadableFile: it is no plain text in UTF-8, too large, or somebody else's.
+        Refusal: it is no plain text in UTF-8, too large, or somebody else's.
         FileUnavailable: it did not come in time.
     """
     try:
@@ -619,7 +602,7 @@ async def read_script(
                 about = _File.model_validate((await ctx.client.files_info(file=file)).data)
             channel, ts = message or ("", "")
             if about.user != user and ts not in about.shares.messages(channel):
-                raise UnreadableFile(_NOT_YOURS)
+                raise Refusal(_NOT_YOURS)
             return await _download(ctx, about, max_script)
     # A link that is none is a ValueError, and so is an answer that cannot be read.
     except (OutsideError, TimeoutError, ValueError, aiohttp.ClientError):
@@ -628,11 +611,9 @@ async def read_script(
 
 async def _download(ctx: HandlerContext, file: _File, max_script: int) -> str:
     max_bytes = max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
-    too_large = UnreadableFile(
-        f"That file is too large. A script can have {max_script:,} characters."
-    )
+    too_large = Refusal(f"That file is too large. A script can have {max_script:,} characters.")
     if not is_plain_text(file.mimetype):
-        raise UnreadableFile(_NOT_TEXT)
+        raise Refusal(_NOT_TEXT)
     if file.size > max_bytes:
         raise too_large
     if not is_slacks(file.url, ctx.client.base_url):
@@ -650,7 +631,7 @@ async def _download(ctx: HandlerContext, file: _File, max_script: int) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UnreadableFile(_NOT_TEXT) from None
+        raise Refusal(_NOT_TEXT) from None
     if "\0" in text:
-        raise UnreadableFile(_NOT_TEXT)
+        raise Refusal(_NOT_TEXT)
     return text.replace("\r\n", "\n")

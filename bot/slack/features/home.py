@@ -12,10 +12,17 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.service.media import hosts_to_allow
-from bot.slack.context import HandlerContext, general_error
+from bot.slack.context import (
+    HandlerContext,
+    Refusal,
+    answer_form,
+    field_errors,
+    register_clicks,
+    updated,
+)
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.features.actions import answer_soon
-from bot.slack.features.forms import ack_errors, replica_label
+from bot.slack.features.forms import replica_label
 from bot.slack.features.limits import (
     CALLBACK_ID,
     Group,
@@ -56,7 +63,6 @@ from bot.slack.views.home import (
 )
 from bot.store import Alarm, Claimed, Limits
 
-_MAX_PAGE: Final = 10_000
 _LOG: Final = logging.getLogger(__name__)
 _ADMINS_ONLY: Final = "Only admins can change limits."
 _GROUPS_SCOPE: Final = "usergroups:read"
@@ -65,14 +71,20 @@ _NOT_SHOWN: Final = "Only admins can see this."
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners."""
-    app.action(OPEN_CREATE)(partial(create, ctx))
-    app.action(re.compile(f"^{TURN_PAGE}_"))(partial(turn_page, ctx))
     app.event("app_home_opened")(partial(on_opened, ctx))
-    app.action(CHANGE_LIMITS)(partial(open_limits, ctx))
-    app.view(CALLBACK_ID)(partial(change_limits, ctx))
-    app.action(OPEN_SPENDING)(partial(open_spending, ctx))
-    app.action(REPLICA_MENU)(partial(on_menu, ctx))
-    app.action(CHOOSE_MONTH)(partial(choose_month, ctx))
+    app.view(CALLBACK_ID)(partial(answer_form, ctx, change_limits))
+    register_clicks(
+        app,
+        ctx,
+        {
+            OPEN_CREATE: open_create_form,
+            re.compile(f"^{TURN_PAGE}_"): turn_page,
+            CHANGE_LIMITS: open_limits,
+            OPEN_SPENDING: open_spending,
+            REPLICA_MENU: on_menu,
+            CHOOSE_MONTH: choose_month,
+        },
+    )
 
 
 async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -83,36 +95,22 @@ async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     await ack()
 
 
-async def turn_page(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def turn_page(ctx: HandlerContext, action: BlockAction) -> None:
     """Have another page of the person's requests published."""
-    action = read(BlockAction, body)
-    page = min(int(action.value), _MAX_PAGE) if re.fullmatch("[0-9]{1,6}", action.value) else 0
+    page = int(action.value) if re.fullmatch("[0-9]{1,4}", action.value) else 0
     await ctx.homes.open(action.user, page)
-    await ack()
 
 
-async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the create form, which asks where to post."""
-    action = read(BlockAction, body)
-    error = await open_create_form(ctx, user=action.user, trigger_id=action.trigger_id)
-    if error is not None:
-        ctx.respond_ephemeral(action, error)
-    await ack()
-
-
-async def on_menu(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_menu(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Do what was chosen in the menu of a replica."""
-    action = read(BlockAction, body)
     verb, _, replica_id = action.value.partition(":")
     match verb:
         case "use":
-            await use_replica(ctx, action, replica_id)
+            return await use_replica(ctx, action, replica_id)
         case "preview":
             answer_soon(ctx, action, preview(ctx, replica_id))
-        case _:
-            if error := await open_change(ctx, verb, action.user, action.trigger_id, replica_id):
-                ctx.respond_ephemeral(action, error)
-    await ack()
+            return None
+    return await open_change(ctx, verb, action, replica_id)
 
 
 class _Groups(Payload):
@@ -124,41 +122,31 @@ class _Groups(Payload):
     usergroups: Sequence[Group]
 
 
-async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_limits(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with the limits that are in force."""
-    action = read(BlockAction, body)
-    error: str | None = _ADMINS_ONLY
-    if await ctx.is_admin(action.user):
-        in_force = await ctx.store.limits.fetch()
-        view = limits_form(in_force, await _groups(ctx))
-        error = await ctx.open_view(action.trigger_id, view)
-    if error is not None:
-        ctx.respond_ephemeral(action, error)
-    await ack()
+    if not await ctx.is_admin(action.user):
+        return _ADMINS_ONLY
+    in_force = await ctx.store.limits.fetch()
+    return await ctx.open_view(action.trigger_id, limits_form(in_force, await _groups(ctx)))
 
 
-async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def change_limits(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Have in force what an admin has changed in the form, or say why not."""
-    submission = read(ViewSubmission, body)
     view, user = submission.view, submission.user
     if not await ctx.is_admin(user):
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
-        await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
-        return
+        raise Refusal(_ADMINS_ONLY)
     limits, metadata = ctx.store.limits, view.metadata(Metadata)
     filled = entered(view, await limits.fetch())
     if mistakes := limits.mistakes(filled):
         errors = {block_id(name, metadata.drawn): said for name, said in mistakes.items()}
-        await ack_errors(ack, view, errors)
-        return
+        return field_errors(view, errors)
     now, homes = ctx.clock.now(), ctx.admins | {user}
     if not await limits.change(filled, user, now, shown=metadata.shown, homes=homes):
         note = changed_meanwhile(metadata.shown, limits.known)
         groups, drawn = await _groups(ctx), metadata.drawn + 1
-        anew = limits_form(limits.known, groups, filled, drawn=drawn, note=note)
-        await ack(response_action="update", view=anew)
-        return
-    await ack()
+        return updated(limits_form(limits.known, groups, filled, drawn=drawn, note=note))
+    return {}
 
 
 async def _groups(ctx: HandlerContext) -> Sequence[Group]:
@@ -177,33 +165,22 @@ async def _groups(ctx: HandlerContext) -> Sequence[Group]:
         return ()
 
 
-async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_spending(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Show what everybody had created this month, with a menu of months."""
-    action = read(BlockAction, body)
-    error: str | None = _NOT_SHOWN
-    if await ctx.is_admin(action.user):
-        now = ctx.clock.now()
-        view = spending_modal(await ctx.store.limits.fetch_spending(now), now, ctx.price)
-        error = await ctx.open_view(action.trigger_id, view)
-    if error is not None:
-        ctx.respond_ephemeral(action, error)
-    await ack()
+    if not await ctx.is_admin(action.user):
+        return _NOT_SHOWN
+    now = ctx.clock.now()
+    view = spending_modal(await ctx.store.limits.fetch_spending(now), now, ctx.price)
+    return await ctx.open_view(action.trigger_id, view)
 
 
-async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def choose_month(ctx: HandlerContext, action: BlockAction) -> None:
     """Show another month."""
-    action = read(BlockAction, body)
     if (view := action.view) is not None and await ctx.is_admin(action.user):
         now = ctx.clock.now()
         month = month_named(view.fields().get(MONTH, ""), now)
         shown = spending_modal(await ctx.store.limits.fetch_spending(month), now, ctx.price)
-        try:
-            async with translated(ctx.timings.view_timeout):
-                await ctx.client.views_update(view_id=view.id, hash=view.hash, view=shown)
-        except OutsideError as error:
-            # Closed, or another month was chosen meanwhile.
-            _LOG.info("the spending could not be shown", extra={"reason": error.reason})
-    await ack()
+        await ctx.update_view(view, shown)
 
 
 class HomePublisher:

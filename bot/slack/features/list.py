@@ -7,15 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from slack_bolt.context.ack.async_ack import AsyncAck
-
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
 from bot.kinds.answers import MAX_ID, moment
 from bot.links import only_hosts
 from bot.model import Job, Snapshot, Verdict
 from bot.service.errors import UNKNOWN_ID
-from bot.slack.context import UNKNOWN_KIND, HandlerContext, ack_ephemeral
+from bot.slack.context import UNKNOWN_KIND, HandlerContext, Said
 from bot.slack.payloads import SlashCommand
 from bot.slack.views.blocks import (
     MAX_QUOTE,
@@ -152,7 +150,7 @@ def listed(
                 unformatted(title(presenter.name(job))) or _ERASED,
                 date(job.created_at),
                 *([f"<#{job.channel}>"] if reader not in {None, job.user} else []),
-                *_best_link(presenter, job),
+                *[anchor(url, label) for label, url in presenter.links(job).items()][:1],
             ]
         )
         for job in jobs
@@ -160,18 +158,15 @@ def listed(
     return Message(joined([heading, *lines]), [section(heading), rich(bullets(items))])
 
 
-def _best_link(presenter: Presenter, job: Job) -> list[str]:
-    return [anchor(url, label) for label, url in presenter.links(job).items()][:1]
-
-
 async def show_status(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind_name: str, wanted: str
-) -> None:
-    """Answer with the current status of a job, or of anything else at the service.
+    ctx: HandlerContext, command: SlashCommand, kind_name: str, wanted: str
+) -> Said:
+    """Return the current status of a job, or of anything else at the service.
+
+    None if the service has to be asked: then the answer comes later.
 
     Args:
         ctx: the bot's parts.
-        ack: acknowledges the command: with the answer, if the service need not be asked.
         command: the command that asks.
         kind_name: the kind that the command is about.
         wanted: the id of a job, or an id at the service.
@@ -179,30 +174,26 @@ async def show_status(
     kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
     wanted = wanted.strip("`#")
     if not wanted or len(wanted) > MAX_ID or not wanted.isprintable():
-        await ack_ephemeral(ack, "That's not an ID. *Details* on a message shows it.")
-        return
+        return "That's not an ID. *Details* on a message shows it."
     job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
         kind.name, wanted
     )
     if job is not None and job.kind != kind.name:
-        await ack_ephemeral(ack, _of_another_kind(ctx, job))
-    elif job is not None and not await ctx.may_see(command.user, command.channel, job):
+        return _of_another_kind(ctx, job)
+    if job is not None and not await ctx.may_see(command.user, command.channel, job):
         state = state_word(job, presenter).lower()
-        text = f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
-        await ack_ephemeral(ack, text)
-    elif job is None and not (ctx.store.replicas.get(wanted) or await ctx.is_admin(command.user)):
+        return f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
+    if job is None and not (ctx.store.replicas.get(wanted) or await ctx.is_admin(command.user)):
         # It may be what was made for somebody, and deleted here since.
-        await ack_ephemeral(
-            ack,
+        return (
             f"I don't know a {presenter.noun} “{escape(wanted)}”. "
-            f"Only {ctx.access.admin_mentions} can look it up.",
+            f"Only {ctx.access.admin_mentions} can look it up."
         )
-    elif job is not None and job.remote_id is None:
-        await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
-    else:
-        work = current_status(ctx, command.user, kind, job, wanted)
-        ctx.answer_later(command.response_url, work)
-        await ack()
+    if job is not None and job.remote_id is None:
+        return status_message(presenter, job, None, command.user)
+    work = current_status(ctx, command.user, kind, job, wanted)
+    ctx.answer_later(command.response_url, work)
+    return None
 
 
 def _who_sees(job: Job) -> str:
@@ -239,20 +230,15 @@ async def current_status(
     try:
         answer = await ctx.service.read(kind.path, remote_id)
         snapshot = kind.read(answer, remote_id)
-    except Unreadable:
-        return _unread(presenter, job, reader, wanted, "Its answer couldn't be read.")
-    except Refused as error:
-        if error.code not in UNKNOWN_ID:
-            return _unread(presenter, job, reader, wanted, error.reason)
+    except (OutsideError, Unreadable) as error:
+        why = error.reason if isinstance(error, OutsideError) else "Its answer couldn't be read."
         if job is not None:
-            return status_message(presenter, job, None, reader, error.reason)
-        reason = escaped(only_hosts(error.reason), 500)
-        return Message(
-            f"I can't find a {presenter.noun} “{escape(wanted)}”: “{reason}”",
-            (),
-        )
-    except OutsideError as error:
-        return _unread(presenter, job, reader, wanted, error.reason)
+            return status_message(presenter, job, None, reader, why)
+        said = escaped(only_hosts(why), 500)
+        text = f"I couldn't look up {escape(wanted)}: {said} Please try again in a moment."
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            text = f"I can't find a {presenter.noun} “{escape(wanted)}”: “{said}”"
+        return Message(text, ())
     if kind.catalogued and (job is not None or ctx.store.replicas.get(remote_id)):
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
@@ -262,17 +248,6 @@ async def current_status(
         public = {name: text for name, text in snapshot.facts.items() if name in _PUBLIC}
         snapshot = replace(snapshot, reason="", facts=public)
     return status_message(presenter, job, snapshot, reader)
-
-
-def _unread(presenter: Presenter, job: Job | None, reader: str, wanted: str, why: str) -> Message:
-    """Return what can be said although the service could not be asked."""
-    if job is not None:
-        return status_message(presenter, job, None, reader, why)
-    return Message(
-        f"I couldn't look up {escape(wanted)}: "
-        f"{escaped(only_hosts(why), 500)} Please try again in a moment.",
-        (),
-    )
 
 
 def status_message(
@@ -350,12 +325,11 @@ def rows(facts: Iterable[Fact]) -> list[Json]:
     ]
 
 
-def _with_values(facts: Iterable[Fact]) -> Iterable[Fact]:
-    for label, value in facts:
-        if isinstance(value, datetime):
-            yield label, value
-        elif line := one_line(value):
-            yield label, line
+def _with_values(facts: Iterable[Fact]) -> list[Fact]:
+    lines = (
+        (label, value if isinstance(value, datetime) else one_line(value)) for label, value in facts
+    )
+    return [(label, line) for label, line in lines if line]
 
 
 def _drawn(facts: Sequence[Fact], links: dict[str, str], script: str) -> Message:

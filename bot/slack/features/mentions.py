@@ -1,14 +1,13 @@
 """The short help: the answer to a mention, and to what people write to the app directly."""
 
 import logging
-from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.errors import OutsideError, Unavailable
+from bot.errors import OutsideError
 from bot.slack.context import HandlerContext
 from bot.slack.errors import translated
 from bot.slack.features.help import short_help
@@ -18,9 +17,6 @@ from bot.slack.payloads import MessageEvent, read
 from bot.slack.views.blocks import Json, Message
 
 _LOG: Final = logging.getLogger(__name__)
-_MAX_TRIES: Final = 5
-# Help that comes later is noise.
-_MAX_WAIT: Final = timedelta(minutes=10)
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -61,14 +57,7 @@ async def _help(ctx: HandlerContext, event: MessageEvent, thread_ts: str | None)
         ctx.background.spawn(_post(ctx, event.channel, thread_ts, message))
 
 
-async def _post(
-    ctx: HandlerContext,
-    channel: str,
-    thread_ts: str | None,
-    message: Message,
-    tries: int = _MAX_TRIES,
-) -> None:
-    """Post the help, up to ``tries`` times if Slack asks to wait."""
+async def _post(ctx: HandlerContext, channel: str, thread_ts: str | None, message: Message) -> None:
     try:
         async with translated(ctx.timings.call_timeout):
             await ctx.client.chat_postMessage(
@@ -80,9 +69,4 @@ async def _post(
                 unfurl_media=False,
             )
     except OutsideError as error:
-        wait = error.retry_after if isinstance(error, Unavailable) else None
-        if wait is None or wait > _MAX_WAIT or tries <= 1:
-            _LOG.info("help was not posted", extra={"reason": error.reason})
-            return
-        again = partial(_post, ctx, channel, thread_ts, message, tries - 1)
-        ctx.background.spawn_at(ctx.clock, ctx.clock.now() + wait, again)
+        _LOG.info("help was not posted", extra={"reason": error.reason})

@@ -8,12 +8,19 @@ from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
-from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.kinds import Comparison
 from bot.kinds.answers import MAX_ID
 from bot.model import Job, State, token_hash
-from bot.slack.context import UNKNOWN_KIND, HandlerContext
+from bot.slack.context import (
+    UNKNOWN_KIND,
+    HandlerContext,
+    Refusal,
+    answer_form,
+    field_errors,
+    register_clicks,
+    updated,
+)
 from bot.slack.features.actions import (
     NOT_AN_ID,
     SETTLED,
@@ -24,8 +31,7 @@ from bot.slack.features.actions import (
     not_theirs,
     queue_again,
 )
-from bot.slack.features.forms import ack_errors
-from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
 from bot.slack.views.blocks import (
     Json,
     bullets,
@@ -72,30 +78,31 @@ class _Metadata(PrivateMetadata):
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons and the form."""
-    app.action(ANSWER_EACH)(partial(open_form, ctx))
-    app.action(CANCEL_ALL)(partial(cancel_all, ctx))
-    app.view(_FORM)(partial(on_submit, ctx))
+    app.view(_FORM)(partial(answer_form, ctx, on_submit))
+    register_clicks(
+        app,
+        ctx,
+        {
+            ANSWER_EACH: open_form,
+            CANCEL_ALL: cancel_all,
+        },
+    )
 
 
-async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form about those of the requests that are still open."""
-    action = read(BlockAction, body)
     jobs = await _still_open(ctx, action)
-    if jobs and (error := await ctx.open_view(action.trigger_id, _form(ctx, jobs))):
-        ctx.respond_ephemeral(action, error)
-    await ack()
+    return await ctx.open_view(action.trigger_id, _form(ctx, jobs))
 
 
-async def cancel_all(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def cancel_all(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End those of the requests that are still open, unless another attempt was begun."""
-    action = read(BlockAction, body)
     jobs, now = await _still_open(ctx, action), ctx.clock.now()
     cancelled = [
         await ctx.store.jobs.cancel(job.id, job.attempts, action.user, now) for job in jobs
     ]
-    if jobs and (settled := len(_keys(action)) - sum(cancelled)):
-        ctx.respond_ephemeral(action, f"{settled} of them had already been settled.")
-    await ack()
+    settled = len(_keys(action)) - sum(cancelled)
+    return f"{settled} of them had already been settled." if settled else None
 
 
 def _keys(action: BlockAction) -> list[str]:
@@ -104,10 +111,12 @@ def _keys(action: BlockAction) -> list[str]:
 
 
 async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
-    """Return the jobs of a button that are open for this user; if there are none, answer so."""
-    leading = action.value.partition(" ")[0]
-    if await find_job(ctx, action, leading) is None:
-        return []
+    """Return the jobs of a button that are open for this user.
+
+    Raises:
+        Refusal: there are none.
+    """
+    await find_job(ctx, action, action.value.partition(" ")[0])
     found = await _fetch(ctx, _keys(action))
     jobs = [
         job
@@ -118,7 +127,7 @@ async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
         and _is_open(job, key)
     ]
     if not jobs:
-        ctx.respond_ephemeral(action, SETTLED)
+        raise Refusal(SETTLED)
     return jobs
 
 
@@ -148,16 +157,17 @@ def _mark(key: str, remote_id: str) -> str:
     return token_hash(f"{key} {remote_id}")[:_MARK_LENGTH]
 
 
-async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Do what was chosen for each request, once nothing is wrong with any answer.
 
     What was settled meanwhile stays as it is. Of an id that cannot be verified, warn first.
     """
-    submission = read(ViewSubmission, body)
     user, typed = submission.user, submission.view.fields()
     warned = submission.view.metadata(_Metadata).warned
     deadline = ctx.service_deadline()
-    found = await _fetch(ctx, [_key(name) for name in typed if name.startswith(_CHOICE)])
+    found = await _fetch(
+        ctx, [name.removeprefix(_CHOICE) for name in typed if name.startswith(_CHOICE)]
+    )
     answers = [
         _Answer(key, typed[_CHOICE + key], typed.get(_ID + key, "").strip(), job)
         for key, job in found.items()
@@ -179,19 +189,10 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
                 errors[_CHOICE + each.key] = refusal
     elif not errors:
         jobs = [each.job for each in answers if each.job and _is_open(each.job, each.key)]
-        await ack(response_action="update", view=_form(ctx, jobs, typed, marks))
-        return
+        return updated(_form(ctx, jobs, typed, marks))
     if errors:
-        await ack_errors(ack, submission.view, errors)
-    elif settled:
-        await ack(response_action="update", view=_settled_view(ctx, settled))
-    else:
-        await ack()
-
-
-def _key(name: str) -> str:
-    """Return which request a block is about."""
-    return name.partition(" ")[2]
+        return field_errors(submission.view, errors)
+    return updated(_settled_view(ctx, settled)) if settled else {}
 
 
 async def _check(
@@ -280,6 +281,5 @@ def _form(
 def _settled_view(ctx: HandlerContext, jobs: Iterable[Job]) -> Json:
     """Return that some requests were settled before; their message says how."""
     names = [paragraph(words(title_of(job, ctx.presenters[job.kind]))) for job in jobs]
-    text = "These had already been settled."
-    blocks = [section(text), rich(bullets(names))]
+    blocks = [section("These had already been settled."), rich(bullets(names))]
     return modal(_SETTLED_VIEW, "Already settled", close="Close", blocks=blocks)

@@ -1,6 +1,5 @@
 """The /replica command and the training form: its subcommands, opening, submission, retry."""
 
-import asyncio
 import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
@@ -11,10 +10,10 @@ from types import MappingProxyType
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
-from slack_bolt.context.ack.async_ack import AsyncAck
 
+from bot.clock import deadline
 from bot.errors import OutsideError, Refused
-from bot.kinds import Invalid, Kind
+from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, Replica, parse
 from bot.kinds.video import is_replica_id
 from bot.links import expiry_of, only_hosts
@@ -23,23 +22,26 @@ from bot.service.errors import UNKNOWN_ID
 from bot.slack.context import (
     Feature,
     HandlerContext,
-    ack_ephemeral,
-    ack_missing_id,
+    Refusal,
+    Said,
+    answer_command,
+    answer_form,
     general_error,
     kept_left,
+    missing_id,
+    register_clicks,
+    updated,
 )
 from bot.slack.features.actions import find_failed, retry_metadata
 from bot.slack.features.forms import (
     JobRequest,
     Metadata,
-    ack_errors,
-    ack_other_version,
     drawn_fields,
     form,
     is_of_other_version,
-    known_from,
     link_field,
     metadata_of,
+    of_this_version,
     place_to_retry,
     read_replica,
     replica_label,
@@ -51,7 +53,7 @@ from bot.slack.features.forms import (
 )
 from bot.slack.features.help import replica_help
 from bot.slack.features.list import list_jobs, show_status
-from bot.slack.payloads import BlockAction, PrivateMetadata, SlashCommand, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import (
     Json,
     Message,
@@ -126,102 +128,85 @@ class _Metadata(PrivateMetadata):
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the command and the form."""
-    app.view(CALLBACK_ID)(partial(on_submit, ctx))
-    app.command(ctx.command(_KIND))(partial(handle_command, ctx))
-    app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
-    app.action(OPEN_TRAIN)(partial(open_from_home, ctx))
-    app.view(_EDIT)(partial(edit, ctx))
-    app.view(_REMOVE)(partial(remove, ctx))
-    app.action(STOP_TRAINING)(partial(stop_training, ctx))
-    app.action(MUTE)(partial(mute, ctx))
+    app.view(CALLBACK_ID)(partial(answer_form, ctx, on_submit))
+    app.command(ctx.command(_KIND))(partial(answer_command, ctx, handle_command))
+    app.view(_EDIT)(partial(answer_form, ctx, edit))
+    app.view(_REMOVE)(partial(answer_form, ctx, remove))
+    register_clicks(
+        app,
+        ctx,
+        {
+            f"{_KIND}_{RETRY}": retry,
+            OPEN_TRAIN: open_form,
+            STOP_TRAINING: stop_training,
+            MUTE: mute,
+        },
+    )
 
 
 # ── The command and the button ────────────────────────────────────────────────────────────────
 
 
-async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
     """Answer a subcommand, or open the form."""
-    command = read(SlashCommand, body)
-    match command.subcommand("status", "add", "default", "rename", "remove") or _named(command):
+    match command.subcommand("status", "add", with_words={"default", "rename", "remove"}):
         case "help", _:
-            await ack_ephemeral(ack, replica_help(ctx.command(_KIND)))
+            return replica_help(ctx.command(_KIND))
         case "list", _:
-            await ack_ephemeral(ack, await list_replicas(ctx, command, _KIND))
+            return await list_replicas(ctx, command)
         case name, "":
-            await ack_missing_id(ack, ctx.command(_KIND), name, "replica")
+            return missing_id(ctx.command(_KIND), name, "replica")
         case "status", wanted:
-            await show_status(ctx, ack, command, _KIND, wanted)
+            return await show_status(ctx, command, _KIND, wanted)
         case "add", replica_id:
-            await add_replica(ctx, ack, command, _KIND, replica_id.strip("`"))
-        case "default", replica:
-            await set_default_replica(ctx, ack, command, _KIND, replica)
-        case name, replica:
-            await _change(ctx, ack, command, name, replica)
+            ctx.answer_later(command.response_url, _add(ctx, command, replica_id.strip("`")))
+            return None
+        case "default", wanted:
+            ctx.answer_later(command.response_url, _set_default(ctx, command, wanted.strip("`")))
+            return None
+        case verb, wanted:
+            replica_id = await _find(ctx, command, wanted.strip("`"))
+            return await open_change(ctx, verb, command, replica_id)
         case _ if not command.words:
-            await _open_form(ctx, ack, command)
-        case _:
-            await ack_ephemeral(ack, replica_help(ctx.command(_KIND), "I don't know that command."))
+            return await open_form(ctx, command, command.channel)
+    return replica_help(ctx.command(_KIND), "I don't know that command.")
 
 
-def _named(command: SlashCommand) -> tuple[str, str] | None:
-    """Return a subcommand and the name of several words after it, if that is what was typed."""
-    match command.words.split():
-        case [word, *name] if word.casefold() in {"default", "rename", "remove"}:
-            return word.casefold(), " ".join(name)
-    return None
+async def open_form(
+    ctx: HandlerContext, request: SlashCommand | BlockAction, channel: str = ""
+) -> str | None:
+    """Open the form; without a conversation, it asks where to post."""
+    view = _draw_form(ctx, {_OWNER: request.user}, {"channel": channel})
+    return await ctx.open_form(_KIND, request, channel, view)
 
 
-async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
-    metadata = {"channel": command.channel, "name": _new_name()}
-    view = _draw_form(ctx, {_OWNER: command.user}, metadata)
-    if error := await ctx.open_form(_KIND, command.user, command.channel, command.trigger_id, view):
-        await ack_ephemeral(ack, error)
-    else:
-        await ack()
-
-
-async def open_from_home(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form from a place without a conversation: where to post is asked."""
-    action = read(BlockAction, body)
-    view = _draw_form(ctx, {_OWNER: action.user}, {"channel": "", "name": _new_name()})
-    if error := await ctx.open_form(_KIND, action.user, "", action.trigger_id, view):
-        ctx.respond_ephemeral(action, error)
-    await ack()
-
-
-async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with the input of a failed job."""
-    action = read(BlockAction, body)
-    if (job := await find_failed(ctx, action)) is not None:
-        fields = dict(job.params)
-        if action.user != job.user:
-            # Only the user who typed a link sees it.
-            fields = {name: fields[name] for name in ("replica_name",) if name in fields}
-        metadata = {**await retry_metadata(ctx, job), "name": _new_name()}
-        filled = {**fields, _OWNER: job.owner or job.user, **place_to_retry(job, action)}
-        view = _draw_form(ctx, filled, metadata, retention_note(job))
-        if error := await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view):
-            ctx.respond_ephemeral(action, error)
-    await ack()
+    job = await find_failed(ctx, action)
+    if job is None:
+        return None
+    # Only the user who typed a link sees it.
+    shown = job.params if action.user == job.user else ("replica_name",)
+    fields = {name: value for name, value in job.params.items() if name in shown}
+    filled = {**fields, _OWNER: job.owner or job.user, **place_to_retry(job, action)}
+    view = _draw_form(ctx, filled, await retry_metadata(ctx, job), retention_note(job))
+    return await ctx.open_form(_KIND, action, job.channel, view)
 
 
 # ── The form ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Store the training that the form asks for, or say what is wrong with it."""
-    submission = read(ViewSubmission, body)
-    fields, now = submission.view.fields(), ctx.clock.now()
+    view, fields, now = submission.view, submission.view.fields(), ctx.clock.now()
+    if is_of_other_version(view, _FIELDS):
+        return of_this_version(view, partial(_draw_form, ctx, drawn_fields(view)))
+    metadata = {"name": _new_name(), **metadata_of(view)}
 
-    def redraw(note: str, changed: Metadata, links: Mapping[str, str] = _NONE) -> Json:
-        named = {"name": _new_name(), **changed}
-        drawn = _draw_form(ctx, {**drawn_fields(submission.view), **links}, named, note)
-        return kept_left(drawn, submission.view.blocks)
+    def redraw(note: str, changes: Metadata) -> Json:
+        filled = {**drawn_fields(view), **links}
+        return kept_left(_draw_form(ctx, filled, {**metadata, **changes}, note), view.blocks)
 
-    if is_of_other_version(submission.view, _FIELDS):
-        await ack_other_version(ack, submission.view, lambda known, note: redraw(note, known))
-        return
-    metadata = {"name": _new_name(), **metadata_of(submission.view)}
     params, errors, links = dict(fields), {}, _NONE
     try:
         params = parse(fields)
@@ -234,27 +219,19 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if owner != submission.user and (refusal := await ctx.access.owner_refusal(owner, deadline)):
         errors[_OWNER] = refusal
     if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
-        warned = {**metadata, "warned": sorted(soon.values())}
-        await ack(response_action="update", view=redraw(_warning(soon), warned))
-        return
+        return updated(redraw(_warning(soon), {"warned": sorted(soon.values())}))
     # If the answer to the create call is lost, the replica can be recognized by its name.
     params.setdefault("replica_name", metadata["name"])
-
-    def second(note: str) -> Json:
-        # It is a request of its own from now on.
-        return redraw(note, {**metadata, "retry_of": None})
-
     request = JobRequest(
         _KIND,
         params,
         deadline,
-        ctx.store.limits.current,
+        redraw,
         errors=errors,
         links=links,
-        correct=partial(redraw, changed=metadata, links=links),
         owner=owner,
     )
-    await submit_job(ctx, ack, submission, request, second)
+    return await submit_job(ctx, submission, request)
 
 
 def _expiring(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict[str, str]]:
@@ -289,6 +266,7 @@ def _draw_form(
     ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     """Return the training form with ``fields`` filled in."""
+    metadata = {"name": _new_name(), **metadata}
     agreed = option(_CONFIRMED, "yes")
     agreement = element(
         "checkboxes",
@@ -344,9 +322,9 @@ def _statement(statement: str) -> list[Json]:
 FEATURE: Final = Feature(Replica(), ReplicaPresenter(), register)
 
 
-async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
+async def list_replicas(ctx: HandlerContext, command: SlashCommand) -> Message:
     """Return the user's trainings, and below them the replicas that everyone can use."""
-    trainings = await list_jobs(ctx, command, kind)
+    trainings = await list_jobs(ctx, command, _KIND)
     known = ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
@@ -378,83 +356,50 @@ def listed_replicas(known: Sequence[KnownReplica], changeable: Collection[str] =
     return Message(text, [section(heading), *rows])
 
 
-async def add_replica(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind: str, replica_id: str
-) -> None:
+async def _add(ctx: HandlerContext, command: SlashCommand, replica_id: str) -> str:
     """Offer a replica in the picker."""
-
-    async def add() -> str:
-        if refusal := await _asking_refusal(ctx, command, kind):
-            return refusal
-        try:
-            label = await _learn(ctx, ctx.kinds[kind], replica_id, command.user)
-        except _Unusable as error:
-            return str(error)
-        known = ctx.store.replicas.get(replica_id)
-        if known is not None and known.verdict is Verdict.GOING:
-            return (
-                f"{label}. Everyone in this workspace can choose it. It's still training: "
-                "a video waits for it."
-            )
-        yours = " You own it." if known is not None and known.owner == command.user else ""
-        return f"{label} is ready to use by everyone in this workspace.{yours}"
-
-    ctx.answer_later(command.response_url, add())
-    await ack()
+    await _check_asking(ctx, command)
+    label = await _learn(ctx, replica_id, command.user)
+    known = ctx.store.replicas.get(replica_id)
+    if known is not None and known.verdict is Verdict.GOING:
+        return (
+            f"{label}. Everyone in this workspace can choose it. It's still training: "
+            "a video waits for it."
+        )
+    yours = " You own it." if known is not None and known.owner == command.user else ""
+    return f"{label} is ready to use by everyone in this workspace.{yours}"
 
 
-async def set_default_replica(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind: str, wanted: str
-) -> None:
+async def _set_default(ctx: HandlerContext, command: SlashCommand, wanted: str) -> str:
     """Make a replica the default of this channel's create form; ``wanted`` is its name or id."""
-
-    async def set_default() -> str:
-        if refusal := await _asking_refusal(ctx, command, kind):
-            return refusal
-        if wanted.casefold() == "none":
-            await ctx.store.replicas.clear_default(command.channel)
-            return "This channel has no default replica now."
-        try:
-            replica_id = await _find(ctx, command, kind, wanted.strip("`"))
-            label = await _learn(ctx, ctx.kinds[kind], replica_id)
-        except _Unusable as error:
-            return str(error)
-        await ctx.store.replicas.set_default(command.channel, replica_id)
-        return f"{label} is now this channel's default."
-
-    ctx.answer_later(command.response_url, set_default())
-    await ack()
+    await _check_asking(ctx, command)
+    if wanted.casefold() == "none":
+        await ctx.store.replicas.clear_default(command.channel)
+        return "This channel has no default replica now."
+    replica_id = await _find(ctx, command, wanted)
+    label = await _learn(ctx, replica_id)
+    await ctx.store.replicas.set_default(command.channel, replica_id)
+    return f"{label} is now this channel's default."
 
 
-async def _asking_refusal(ctx: HandlerContext, command: SlashCommand, kind: str) -> str | None:
-    limits = ctx.store.limits.current
-    return await ctx.access.asking_refusal(limits, kind, command.user, _deadline(ctx))
+async def _check_asking(ctx: HandlerContext, command: SlashCommand) -> None:
+    """Raise ``Refusal`` if the person may not change what others see."""
+    limits, until = ctx.store.limits.current, deadline(ctx.timings.call_timeout)
+    if refusal := await ctx.access.asking_refusal(limits, _KIND, command.user, until):
+        raise Refusal(refusal)
 
 
 # ── Owners ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _change(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, verb: str, wanted: str
-) -> None:
-    """Open the form that renames a replica, or asks before it is removed."""
-    try:
-        replica_id = await _find(ctx, command, _KIND, wanted.strip("`"))
-    except _Unusable as error:
-        await ack_ephemeral(ack, str(error))
-        return
-    refusal = await open_change(ctx, verb, command.user, command.trigger_id, replica_id)
-    await (ack() if refusal is None else ack_ephemeral(ack, refusal))
-
-
 async def open_change(
-    ctx: HandlerContext, verb: str, user: str, trigger_id: str, replica_id: str
+    ctx: HandlerContext, verb: str, request: SlashCommand | BlockAction, replica_id: str
 ) -> str | None:
     """Open the form that changes a replica, or with "remove", asks; return why not, if so."""
-    known, is_admin = ctx.store.replicas.get(replica_id), await ctx.is_admin(user)
+    known, is_admin = ctx.store.replicas.get(replica_id), await ctx.is_admin(request.user)
     if known is None or known.removed:
         return REPLICA_REMOVED
-    if not (is_admin or user == known.owner):
+    if not (is_admin or request.user == known.owner):
         return _NOT_YOURS
     metadata = json.dumps({"replica": known.id})
     if verb == "remove":
@@ -495,7 +440,7 @@ async def open_change(
                 *([{**whose, "optional": True}] if is_admin else []),
             ],
         )
-    return await ctx.open_view(trigger_id, view)
+    return await ctx.open_view(request.trigger_id, view)
 
 
 async def preview(ctx: HandlerContext, replica_id: str) -> Message:
@@ -513,25 +458,22 @@ async def preview(ctx: HandlerContext, replica_id: str) -> Message:
     return Message(text, [section(text), actions([use])])
 
 
-async def mute(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def mute(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Tell an owner no longer in messages what is made with their face, or again."""
-    action = read(BlockAction, body)
     await ctx.store.replicas.mute(action.user, muted=action.value == "yes")
-    if action.response_url is not None:
-        ctx.respond_ephemeral(action, "Muted. Unmute it in my *Home* tab.")
-    await ack()
+    in_message = action.response_url is not None
+    return "Muted. Unmute it in my *Home* tab." if in_message else None
 
 
-async def edit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def edit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Change a replica as its form says."""
-    submission = read(ViewSubmission, body)
     view, fields, user = submission.view, submission.view.fields(), submission.user
     replica_id, owner = view.metadata(_Metadata).replica, fields.get(_OWNER)
     name, known = fields.get("replica_name", "").strip(), ctx.store.replicas.get(replica_id)
     refusal = await ctx.access.owner_refusal(owner, ctx.service_deadline()) if owner else None
     if refusal is not None:
-        await ack_errors(ack, view, {_OWNER: refusal})
-    elif not await ctx.store.replicas.edit(
+        raise Refusal(refusal, _OWNER)
+    if not await ctx.store.replicas.edit(
         replica_id,
         user,
         ctx.clock.now(),
@@ -541,45 +483,34 @@ async def edit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         asks_owner=fields.get(_WHO_ASKS) == "ask",
         owner=owner,
     ):
-        await ack_errors(ack, view, {"replica_name": _NOT_YOURS})
-    else:
-        await ack()
+        raise Refusal(_NOT_YOURS)
+    return {}
 
 
-async def remove(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def remove(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Stop offering a replica."""
-    submission = read(ViewSubmission, body)
     replica_id, user = submission.view.metadata(_Metadata).replica, submission.user
-    if await ctx.store.replicas.remove(
+    removed = await ctx.store.replicas.remove(
         replica_id, user, ctx.clock.now(), is_admin=await ctx.is_admin(user)
-    ):
-        await ack()
-    else:
-        await ack(**general_error(submission.view.blocks, "Not removed", _NOT_YOURS))
+    )
+    return {} if removed else general_error((), _NOT_YOURS, title="Not removed")
 
 
-async def stop_training(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def stop_training(ctx: HandlerContext, action: BlockAction) -> str:
     """Stop a training of the person who presses the button, and remove what it has made."""
-    action = read(BlockAction, body)
     stopped = await ctx.store.jobs.stop_training(action.value, action.user, ctx.clock.now())
-    text = "It's being sent just now. Try again in a minute."
-    if stopped:
-        text = "Stopped. If it exists at the video service, delete it there too."
-    ctx.respond_ephemeral(action, text)
-    await ack()
+    if not stopped:
+        return "It's being sent just now. Try again in a minute."
+    return "Stopped. If it exists at the video service, delete it there too."
 
 
-class _Unusable(Exception):
-    """A replica cannot be used; ``str()`` is a sentence about why."""
-
-
-async def _find(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: str) -> str:
+async def _find(ctx: HandlerContext, command: SlashCommand, wanted: str) -> str:
     """Return the id of the replica with this name or id: of one with the beginning of its name too.
 
     What may be the id of a replica that is not known here is returned as it is.
 
     Raises:
-        _Unusable: several have the name, or none has it.
+        Refusal: several have the name, or none has it.
     """
     if is_replica_id(wanted) and ctx.store.replicas.get(wanted) is not None:
         return wanted
@@ -589,7 +520,7 @@ async def _find(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: s
     found = found or [each for each in known if each.name.casefold().startswith(folded)]
     if len(found) > 1:
         heading = f"Several replicas match “{escape(wanted)}”. Use the ID:"
-        raise _Unusable(
+        raise Refusal(
             joined(
                 [heading, *(f"• {unformatted(one_line(each.name))} · {each.id}" for each in found)]
             )
@@ -598,52 +529,50 @@ async def _find(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: s
         return found[0].id
     if is_replica_id(wanted):
         return wanted
-    shows = f"`{ctx.command(kind)} list` shows them."
-    raise _Unusable(f"There's no replica “{escaped(wanted, 300)}” here. {shows}")
+    shows = f"`{ctx.command(_KIND)} list` shows them."
+    raise Refusal(f"There's no replica “{escaped(wanted, 300)}” here. {shows}")
 
 
-async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str, user: str | None = None) -> str:
+async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) -> str:
     """Offer a replica in the picker from now on, and return its label.
 
     With a ``user``, they own it if nobody does, and may add again what was theirs and removed.
 
     Raises:
-        _Unusable: it cannot be used, or could not be looked up.
+        Refusal: it cannot be used, or could not be looked up.
         DatabaseError: it could not be saved.
     """
     if not is_replica_id(replica_id):
-        raise _Unusable("That's not an ID. An ID is one word of letters and digits.")
+        raise Refusal("That's not an ID. An ID is one word of letters and digits.")
     try:
-        snapshot = await read_replica(ctx, kind, replica_id, _deadline(ctx))
+        until = deadline(ctx.timings.call_timeout)
+        snapshot = await read_replica(ctx, ctx.kinds[_KIND], replica_id, until)
     except Refused as error:
         says = f"“{escaped(only_hosts(error.reason), 300)}”"
         if error.code in UNKNOWN_ID:
-            raise _Unusable(f"I can't find a replica “{escape(replica_id)}”: {says}") from error
-        raise _Unusable(f"It couldn't be checked: {says}") from error
+            raise Refusal(f"I can't find a replica “{escape(replica_id)}”: {says}") from error
+        raise Refusal(f"It couldn't be checked: {says}") from error
     except OutsideError as error:
         why = escape(only_hosts(error.reason))
         text = f"It couldn't be checked: {why} Please try again in a moment."
-        raise _Unusable(text) from error
+        raise Refusal(text) from error
     if snapshot.verdict is Verdict.FAILED:
-        raise _Unusable(_failure(snapshot))
+        raise Refusal(_failure(snapshot))
     replicas, now = ctx.store.replicas, ctx.clock.now()
     if user is None:
         await replicas.learn(snapshot, now)
     elif not await replicas.add(snapshot, user, now, is_admin=await ctx.is_admin(user)):
-        raise _Unusable(f"This replica was removed here. {_NOT_YOURS}")
+        raise Refusal(f"This replica was removed here. {_NOT_YOURS}")
     known = replicas.get(replica_id)
     if known is not None and known.removed:
-        raise _Unusable(REPLICA_REMOVED)
+        raise Refusal(REPLICA_REMOVED)
     return unformatted(replica_label(known) if known is not None else replica_id)
 
 
-def _deadline(ctx: HandlerContext) -> float:
-    """Return until when an answer in the background waits, by the event loop's clock."""
-    return asyncio.get_running_loop().time() + ctx.timings.call_timeout.total_seconds()
-
-
 def _failure(snapshot: Snapshot) -> str:
-    label = unformatted(replica_label(known_from(snapshot)))
+    name = snapshot.facts.get("replica_name", "")
+    replica = KnownReplica(snapshot.remote_id, name, snapshot.status, snapshot.verdict)
+    label = unformatted(replica_label(replica))
     if not snapshot.reason:
         return f"{label}: {escape(unexplained_failure(snapshot.status))}."
     return f"{label}: “{escaped(only_hosts(snapshot.reason), 300)}”"

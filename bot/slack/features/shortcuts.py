@@ -1,26 +1,23 @@
 """The shortcuts: "Make a video from this" in a message's menu, and "Create a video" everywhere."""
 
-import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
-from slack_bolt.context.ack.async_ack import AsyncAck
 
+from bot.clock import deadline
 from bot.setting_values import MAX_BOX
-from bot.slack.context import HandlerContext
+from bot.slack.context import HandlerContext, Refusal, answer_interaction
 from bot.slack.features.forms import (
     FileUnavailable,
-    UnreadableFile,
     read_script,
     takes_files,
 )
 from bot.slack.features.video import open_create_form
-from bot.slack.payloads import ShortcutPayload, read
-from bot.slack.views.blocks import Json, spoken
+from bot.slack.payloads import ShortcutPayload
+from bot.slack.views.blocks import spoken
 
 FROM_MESSAGE: Final = "video_from_message"
 CREATE: Final = "video_from_anywhere"
@@ -48,86 +45,68 @@ _NESTED: Final = 3
 _EVERYONE: Final = frozenset({"channel", "here", "everyone"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Attached:
-    """What a message's file gives: a script, or the file to read when the form is submitted."""
-
-    script: str = ""
-    file: str | None = None
-    note: str = ""
-
-
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for both."""
-    app.shortcut(FROM_MESSAGE)(partial(from_message, ctx))
-    app.shortcut(CREATE)(partial(create, ctx))
+    app.shortcut(FROM_MESSAGE)(partial(answer_interaction, ctx, ShortcutPayload, from_message))
+    app.shortcut(CREATE)(partial(answer_interaction, ctx, ShortcutPayload, open_create_form))
 
 
-async def from_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | None:
     """Open the form with a message's text as script; card and reply go into its thread."""
-    shortcut = read(ShortcutPayload, body)
-    attached = await _attached_script(ctx, shortcut)
-    script, file = attached.script, attached.file
+    script, file, note = await _attached_script(ctx, shortcut)
     if not script and file is None:
         names = await _names(ctx, unnamed_ids(shortcut.text))
         script = spoken_text(shortcut.text, names)
     if not script and file is None:
-        await ctx.show_notice(shortcut.trigger_id, attached.note or _NO_TEXT)
-    elif error := await open_create_form(
+        await ctx.show_notice(shortcut.trigger_id, note or _NO_TEXT)
+        return None
+    return await open_create_form(
         ctx,
-        user=shortcut.user,
-        trigger_id=shortcut.trigger_id,
-        channel=shortcut.channel,
+        shortcut,
+        shortcut.channel,
         thread_ts=shortcut.thread_ts,
         script=script,
         file=file,
         file_ts=shortcut.ts,
-        note=attached.note,
-    ):
-        ctx.respond_ephemeral(shortcut, error)
-    await ack()
+        note=note,
+    )
 
 
-async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form, which asks where to post."""
-    shortcut = read(ShortcutPayload, body)
-    error = await open_create_form(ctx, user=shortcut.user, trigger_id=shortcut.trigger_id)
-    if error is not None:
-        ctx.respond_ephemeral(shortcut, error)
-    await ack()
+async def _attached_script(
+    ctx: HandlerContext, shortcut: ShortcutPayload
+) -> tuple[str, str | None, str]:
+    """Return what a message's text file gives, as far as Slack gives it soon.
 
-
-async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _Attached:
-    """Return the script in the text file of a message, as far as Slack gives it soon."""
+    That is a script, or the file to read when the form is submitted, and a note for the form.
+    """
     if (file := shortcut.text_file) is None:
-        return _Attached()
+        return "", None, ""
     max_script = ctx.store.limits.current.max_script
     if not takes_files(ctx, max_script):
-        return _Attached(note=_FILES_NOT_READ)
-    deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
+        return "", None, _FILES_NOT_READ
     try:
         script = await read_script(
             ctx,
             file,
             max_script,
-            deadline,
+            deadline(ctx.timings.message_timeout),
             user=shortcut.user,
             message=(shortcut.channel, shortcut.ts),
         )
     except FileUnavailable:
-        return _Attached(file=file, note=_IS_ATTACHED)
-    except UnreadableFile as error:
-        return _Attached(note=str(error))
+        return "", file, _IS_ATTACHED
+    except Refusal as error:
+        return "", None, str(error)
     script = script.strip()
     if len(script) <= MAX_BOX:
-        return _Attached(script)
-    return _Attached(file=file, note=f"{_IS_ATTACHED} It takes about {spoken(script)} to speak.")
+        return script, None, ""
+    return "", file, f"{_IS_ATTACHED} It takes about {spoken(script)} to speak."
 
 
 async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
     """Return the names of people and channels that Slack tells soon: the form has to open."""
-    deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
-    return await ctx.access.directory.names(sorted(ids)[:_MAX_NAMES], deadline)
+    until = deadline(ctx.timings.message_timeout)
+    return await ctx.access.directory.names(sorted(ids)[:_MAX_NAMES], until)
 
 
 def unnamed_ids(text: str) -> set[str]:

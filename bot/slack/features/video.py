@@ -1,39 +1,38 @@
 """The /video command and the create form: opening, drawing, type-ahead, submission, retry."""
 
 import json
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
-from slack_bolt.context.ack.async_ack import AsyncAck
 from slack_bolt.response import BoltResponse
 
-from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, fingerprint, is_replica_id, parse
-from bot.model import Job, State, Verdict, spoken_time
+from bot.model import Job, Verdict, spoken_time
 from bot.setting_values import MAX_BOX
 from bot.slack.context import (
     UNKNOWN_JOB,
     Feature,
     HandlerContext,
-    ack_ephemeral,
-    ack_missing_id,
+    Refusal,
+    Said,
+    answer_command,
+    answer_form,
     kept_left,
+    missing_id,
+    register_clicks,
+    updated,
 )
-from bot.slack.errors import translated
 from bot.slack.features.actions import find_failed, find_job, retry_metadata
 from bot.slack.features.forms import (
+    MAKE_ANOTHER,
     TELL_CHANNEL,
     JobRequest,
     Metadata,
-    ReplicaCheck,
-    UnreadableFile,
-    ack_other_version,
     check_used,
     drawn_fields,
     fits_in_metadata,
@@ -42,6 +41,7 @@ from bot.slack.features.forms import (
     link_field,
     metadata_of,
     note_of,
+    of_this_version,
     place_to_retry,
     read_script,
     readable_metadata,
@@ -54,16 +54,21 @@ from bot.slack.features.forms import (
 )
 from bot.slack.features.help import video_help
 from bot.slack.features.list import find_made, list_jobs, show_status
-from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, View, ViewSubmission, read
+from bot.slack.payloads import (
+    BlockAction,
+    OptionsRequest,
+    ShortcutPayload,
+    SlashCommand,
+    View,
+    ViewSubmission,
+    read,
+)
 from bot.slack.views.blocks import (
     MAX_QUOTES,
-    MAX_SECTION,
     MAX_TEXT,
     Json,
     Message,
     actions,
-    ago,
-    anchor,
     brief,
     button,
     cut,
@@ -73,6 +78,7 @@ from bot.slack.views.blocks import (
     field,
     joined,
     option,
+    pieces,
     quotes,
     section,
     size,
@@ -81,10 +87,8 @@ from bot.slack.views.blocks import (
 from bot.slack.views.buttons import ANOTHER, MAKE_VIDEO, RETRY
 from bot.slack.views.kinds import VideoPresenter
 from bot.slack.views.limits import too_long
-from bot.slack.views.presenters import Presenter
 from bot.store import KnownReplica
 
-_LOG: Final = logging.getLogger(__name__)
 _KIND: Final = "video"
 _MAX_OPTIONS: Final = 100
 _SUBCOMMANDS: Final = ("list", "status", "help")
@@ -114,61 +118,55 @@ _MORE_BOXES: Final = tuple(f"script_{number}" for number in range(2, 15))
 Slack takes up to 40,000 characters: https://docs.slack.dev/reference/methods/chat.postMessage.
 """
 _MORE_FIELDS: Final = frozenset({"script_file", TELL_CHANNEL, *LINK_FIELDS, *_MORE_BOXES})
-MAKE_ANOTHER: Final = "Make a new one"
-"""The button of such a form."""
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners, the most frequent first: Bolt tries them in this order."""
-    app.view(CALLBACK_ID)(partial(on_submit, ctx))
+    app.view(CALLBACK_ID)(partial(answer_form, ctx, on_submit))
     app.options(REPLICA)(partial(suggest_replicas, ctx))
-    app.command(ctx.command(_KIND))(partial(handle_command, ctx))
-    app.action(BACKGROUND)(partial(switch_background, ctx))
-    app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
-    app.action(ANOTHER)(partial(make_another, ctx))
-    app.action(MAKE_VIDEO)(partial(make_video, ctx))
-    app.action(_USE_AS_SCRIPT)(partial(use_as_script, ctx))
+    app.command(ctx.command(_KIND))(partial(answer_command, ctx, handle_command))
+    register_clicks(
+        app,
+        ctx,
+        {
+            BACKGROUND: switch_background,
+            f"{_KIND}_{RETRY}": retry,
+            ANOTHER: make_another,
+            MAKE_VIDEO: use_replica,
+            _USE_AS_SCRIPT: use_as_script,
+        },
+    )
 
 
 # ── The command ───────────────────────────────────────────────────────────────────────────────
 
 
-async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
     """Answer a subcommand, or open the form with the text as its script."""
-    command = read(SlashCommand, body)
-    match command.subcommand("status", with_words="find"):
+    match command.subcommand("status", with_words={"find"}):
         case "help", _:
-            await ack_ephemeral(ack, video_help(ctx.command(_KIND), ctx.command("replica")))
+            return video_help(ctx.command(_KIND), ctx.command("replica"))
         case "list", _:
-            await ack_ephemeral(ack, await list_jobs(ctx, command, _KIND))
+            return await list_jobs(ctx, command, _KIND)
         case "find", "":
-            await ack_ephemeral(ack, FIND_HELP.format(command=ctx.command(_KIND)))
+            return FIND_HELP.format(command=ctx.command(_KIND))
         case "find", wanted:
             as_script = script_button("Use as script", command.words)
             work = find_made(ctx, command, _KIND, wanted, as_script)
             ctx.answer_later(command.response_url, work)
-            await ack()
+            return None
         case name, "":
-            await ack_missing_id(ack, ctx.command(_KIND), name, "video")
+            return missing_id(ctx.command(_KIND), name, "video")
         case _, wanted:
-            await show_status(ctx, ack, command, _KIND, wanted)
+            return await show_status(ctx, command, _KIND, wanted)
         case _ if (meant := command.mistyped(*_SUBCOMMANDS)) is not None:
-            await ack_ephemeral(ack, _suggestion(f"{ctx.command(_KIND)} {meant}", command.words))
-        case _:
-            error = await open_create_form(
-                ctx,
-                user=command.user,
-                trigger_id=command.trigger_id,
-                channel=command.channel,
-                script=command.words,
-            )
-            await (ack() if error is None else ack_ephemeral(ack, _returned(error, command.words)))
+            return _suggestion(f"{ctx.command(_KIND)} {meant}", command.words)
+    error = await open_create_form(ctx, command, command.channel, script=command.words)
+    return None if error is None else _returned(error, command.words)
 
 
 def _returned(error: str, script: str) -> Message:
     """Return why no form was opened, and the script: what was typed is gone from the client."""
-    if not script:
-        return Message(error, ())
     text = [error, escaped(script, MAX_TEXT - size(error) - 1)]
     return Message(joined(text), [section(error), *quotes(cut(script, MAX_QUOTES))])
 
@@ -187,10 +185,9 @@ def script_button(label: str, script: str) -> Json:
 
 async def open_create_form(
     ctx: HandlerContext,
-    *,
-    user: str,
-    trigger_id: str,
+    request: SlashCommand | BlockAction | ShortcutPayload,
     channel: str = "",
+    *,
     thread_ts: str | None = None,
     script: str = "",
     file: str | None = None,
@@ -201,8 +198,7 @@ async def open_create_form(
 
     Args:
         ctx: the bot's parts.
-        user: who asks.
-        trigger_id: of the command, the button or the shortcut.
+        request: the command, the click or the shortcut that asks for it.
         channel: where it was asked, and where to post unless another place is chosen; "" for
             nowhere.
         thread_ts: the thread in ``channel`` to post in.
@@ -215,26 +211,14 @@ async def open_create_form(
     if (over := len(script) - max_script) > 0:
         too_many = f"{len(script):,} characters. The limit is {max_script:,}: cut {over:,}."
         note = joined([note, f"The script has {too_many}"])
-    boxes = [*_boxes(script)]
+    boxes = pieces(script, MAX_BOX)
     if len(boxes) > len(_MORE_BOXES) + 1:
         return f"That script has {len(script):,} characters. Please split it into several videos."
     fields = dict(zip(("script", *_MORE_BOXES), boxes, strict=False))
     metadata = {"channel": channel, "thread_ts": thread_ts}
     if file is not None:
         metadata |= {"script_file": file, "script_ts": file_ts}
-    view = draw_form(ctx, fields, metadata, note=note)
-    return await ctx.open_form(_KIND, user, channel, trigger_id, view)
-
-
-def _boxes(script: str) -> Iterator[str]:
-    """Yield a script in parts that fit into a field each, between words where that is possible."""
-    while len(script) > MAX_BOX:
-        at = script.rfind(" ", 1, MAX_BOX + 1)
-        at = MAX_BOX if at < 0 else at
-        yield script[:at]
-        script = script[at:]
-    if script:
-        yield script
+    return await ctx.open_form(_KIND, request, channel, draw_form(ctx, fields, metadata, note))
 
 
 def _in_one(fields: Mapping[str, str]) -> dict[str, str]:
@@ -247,32 +231,30 @@ def _in_one(fields: Mapping[str, str]) -> dict[str, str]:
 # ── Buttons that open the form ────────────────────────────────────────────────────────────────
 
 
-async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with the input of a failed job."""
-    action = read(BlockAction, body)
-    if (job := await find_failed(ctx, action)) is not None:
-        filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
-        metadata = {**await retry_metadata(ctx, job), **_kept_script(filled, job)}
-        view = draw_form(ctx, filled, metadata, note=retention_note(job))
-        if error := await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view):
-            ctx.respond_ephemeral(action, error)
-    await ack()
+    job = await find_failed(ctx, action)
+    return await _open_with(ctx, action, job, await retry_metadata(ctx, job)) if job else None
 
 
-async def make_another(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def make_another(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with the input of a video, for a new one in its channel.
 
     All who see the video there may.
     """
-    action = read(BlockAction, body)
     job = await find_job(ctx, action, what="use this here", is_shared=True)
-    if job is not None:
-        filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
-        metadata = {"channel": action.channel, **_kept_script(filled, job)}
-        view = draw_form(ctx, filled, metadata, note=retention_note(job))
-        if error := await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view):
-            ctx.respond_ephemeral(action, error)
-    await ack()
+    return await _open_with(ctx, action, job, {"channel": action.channel})
+
+
+async def _open_with(
+    ctx: HandlerContext, action: BlockAction, job: Job, metadata: Metadata
+) -> str | None:
+    """Open the form with the input of a job."""
+    filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
+    if len(filled.get("script", "")) > MAX_BOX:  # it does not fit into its field
+        metadata = {**metadata, "script_of": job.id}
+    view = draw_form(ctx, filled, metadata, retention_note(job))
+    return await ctx.open_form(_KIND, action, job.channel, view)
 
 
 def _fields_for(user: str, job: Job) -> dict[str, str]:
@@ -282,43 +264,21 @@ def _fields_for(user: str, job: Job) -> dict[str, str]:
     return {name: value for name, value in job.params.items() if name in shown} | told
 
 
-def _kept_script(fields: Mapping[str, str], job: Job) -> Mapping[str, str]:
-    """Return the metadata of a form whose script does not fit into its field."""
-    return {"script_of": job.id} if len(fields.get("script", "")) > MAX_BOX else {}
+async def use_replica(
+    ctx: HandlerContext, action: BlockAction, replica_id: str | None = None
+) -> str | None:
+    """Open the form with a replica chosen: that of the button, unless its value holds more."""
+    replica_id = action.value if replica_id is None else replica_id
+    if not is_replica_id(replica_id):
+        return UNKNOWN_JOB
+    metadata = {"channel": action.channel, "thread_ts": None}
+    view = draw_form(ctx, {"replica_id": replica_id}, metadata)
+    return await ctx.open_form(_KIND, action, action.channel, view)
 
 
-async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form with the replica of the button. Anyone may use it."""
-    action = read(BlockAction, body)
-    await use_replica(ctx, action, action.value)
-    await ack()
-
-
-async def use_replica(ctx: HandlerContext, action: BlockAction, replica_id: str) -> None:
-    """Open the form with a replica chosen."""
-    if is_replica_id(replica_id):
-        metadata = {"channel": action.channel, "thread_ts": None}
-        view = draw_form(ctx, {"replica_id": replica_id}, metadata)
-        error = await ctx.open_form(_KIND, action.user, action.channel, action.trigger_id, view)
-    else:
-        error = UNKNOWN_JOB
-    if error:
-        ctx.respond_ephemeral(action, error)
-
-
-async def use_as_script(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def use_as_script(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with what was, or looked like, a subcommand."""
-    action = read(BlockAction, body)
-    error = await open_create_form(
-        ctx,
-        user=action.user,
-        trigger_id=action.trigger_id,
-        channel=action.channel,
-        script=action.value,
-    )
-    if error:
-        ctx.respond_ephemeral(action, error)
-    await ack()
+    return await open_create_form(ctx, action, action.channel, script=action.value)
 
 
 # ── In the form ───────────────────────────────────────────────────────────────────────────────
@@ -341,17 +301,10 @@ async def suggest_replicas(ctx: HandlerContext, body: Json) -> BoltResponse:
     return BoltResponse(status=HTTPStatus.OK, body=f'{{"options": [{", ".join(options)}]}}')
 
 
-async def switch_background(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Show the link field of the chosen background."""
-    if (view := read(BlockAction, body).view) is not None:
-        changed = redrawn(ctx, view)
-        try:
-            async with translated(ctx.timings.view_timeout):
-                await ctx.client.views_update(view_id=view.id, hash=view.hash, view=changed)
-        except OutsideError as error:
-            # Closed, or changed again meanwhile; ``on_submit`` shows a field that is missing.
-            _LOG.info("a form could not be changed", extra={"reason": error.reason})
-    await ack()
+async def switch_background(ctx: HandlerContext, action: BlockAction) -> None:
+    """Show the link field of the chosen background; ``on_submit`` shows one that is missing."""
+    if (view := action.view) is not None:
+        await ctx.update_view(view, redrawn(ctx, view))
 
 
 async def _with_script(
@@ -364,12 +317,12 @@ async def _with_script(
     """Return the fields with the whole script, which may be in a file or in an earlier request.
 
     Raises:
-        UnreadableFile: the file is no script, or there is another script beside it.
+        Refusal: the file is no script, or there is another script beside it.
     """
     used = {name: text for name, text in fields.items() if name != "script_file"}
     if (file := fields.get("script_file")) is not None:
         if used.get("script", "").strip():
-            raise UnreadableFile("Use the box or a file for the script, not both.")
+            raise Refusal("Use the box or a file for the script, not both.")
         script = await read_script(ctx, file, max_script, deadline, user=submission.user)
         return {**used, "script": script}
     metadata = metadata_of(submission.view)
@@ -399,22 +352,16 @@ def _other_mistakes(fields: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Store the video that the form asks for, or say what is wrong with it."""
-    submission = read(ViewSubmission, body)
     view, fields = submission.view, submission.view.fields()
     if is_of_other_version(view, _FIELDS, _MORE_FIELDS):
-        filled = drawn_fields(view)
-        await ack_other_version(
-            ack, view, lambda metadata, note: draw_form(ctx, filled, metadata, note=note)
-        )
-        return
+        return of_this_version(view, partial(draw_form, ctx, drawn_fields(view)))
     background = fields.get("background")
     if background in LINK_FIELDS and not any(
         block.get("block_id") == background for block in view.blocks
     ):
-        await ack(response_action="update", view=redrawn(ctx, view))
-        return
+        return updated(redrawn(ctx, view))
     used = {
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
@@ -430,34 +377,25 @@ async def on_submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         if "script" in errors and len(script := used.get("script", "").strip()) > limits.max_script:
             who = await ctx.access.admin_names(deadline)
             errors["script"] = too_long(script, limits.max_script, who)
-    except UnreadableFile as error:
+    except Refusal as error:
         errors = {**_other_mistakes(used), "script_file": str(error)}
-    check = ReplicaCheck()
+    found = None
     if "replica_id" not in errors:
-        check = await check_used(ctx, ctx.kinds[_KIND], params, deadline)
-    if check.error is not None:
-        errors["replica_id"] = check.error
-    if errors:
-        request = JobRequest(
-            _KIND,
-            params,
-            deadline,
-            limits,
-            errors=errors,
-            links=links,
-            correct=partial(redrawn, ctx, view, _kept_file(view), links=links),
-        )
-    else:
-        request = JobRequest(
-            _KIND,
-            params,
-            deadline,
-            limits,
-            used=check.found,
-            fingerprint=fingerprint(params),
-            offer=partial(offering_form, ctx, view, params, viewer=submission.user),
-        )
-    await submit_job(ctx, ack, submission, request, partial(second_form, ctx, view, params))
+        try:
+            found = await check_used(ctx, ctx.kinds[_KIND], params, deadline)
+        except Refusal as refusal:
+            errors["replica_id"] = str(refusal)
+    request = JobRequest(
+        _KIND,
+        params,
+        deadline,
+        lambda note, changes: redrawn(ctx, view, {**_kept_file(view), **changes}, note, links),
+        used=found,
+        errors=errors,
+        fingerprint=None if errors else fingerprint(params),
+        links=links,
+    )
+    return await submit_job(ctx, submission, request)
 
 
 FEATURE: Final = Feature(Video(), VideoPresenter(), register)
@@ -492,32 +430,8 @@ def redrawn(
         if fits_in_metadata(more):
             metadata = more
     note = note_of(view) if note is None else note
-    drawn = draw_form(ctx, {**kept, **fields}, metadata, note=note)
+    drawn = draw_form(ctx, {**kept, **fields}, metadata, note)
     return kept_left(drawn, view.blocks)
-
-
-def second_form(ctx: HandlerContext, view: View, params: Mapping[str, str], note: str) -> Json:
-    """Return a form as it is filled in for a request of its own, to be opened over ``view``.
-
-    ``params`` are what it asks for, unless it is changed.
-    """
-    return redrawn(ctx, view, {"retry_of": None, **_for_another(view, params)}, note)
-
-
-def offering_form(
-    ctx: HandlerContext, view: View, params: Mapping[str, str], job: Job, viewer: str
-) -> Json:
-    """Return a form as it is filled in, with the job on top that has asked for the same.
-
-    ``params`` are what it asks for, unless it is changed.
-    """
-    note = offer(job, ctx.presenters[job.kind], viewer)
-    return redrawn(ctx, view, _for_another(view, params), note)
-
-
-def _for_another(view: View, params: Mapping[str, str]) -> Metadata:
-    """Return what the metadata keep of a form that asks for ``params`` once more."""
-    return {**_kept_file(view), "anew": fingerprint(params)}
 
 
 def _kept_file(view: View) -> dict[str, str]:
@@ -530,7 +444,7 @@ def _kept_file(view: View) -> dict[str, str]:
 
 
 def draw_form(
-    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, *, note: str = ""
+    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     """Return the create form with ``fields`` filled in."""
     background = fields.get("background", "")
@@ -669,27 +583,3 @@ def _option_json(replica: KnownReplica) -> str:
 def as_option(replica: KnownReplica) -> Json:
     """Return a replica as one of the picker's options."""
     return option(replica_label(replica), replica.id)
-
-
-def offer(job: Job, presenter: Presenter, viewer: str) -> str:
-    """Return what there is already, who asked for it, and what the form's button does.
-
-    The viewer may see the job: they are who asked, an admin, or where it was posted.
-    """
-    noun, who = presenter.noun, "You" if viewer == job.user else f"<@{job.user}>"
-    match job.state:
-        case State.SUCCEEDED:
-            status, did = f"This {noun} already exists.", "made it"
-        case State.UNCONFIRMED:
-            status, did = f"This {noun} has already been requested.", "asked for it"
-        case State.WAITING_FOR_APPROVAL:
-            status, did = f"This {noun} is already waiting for approval.", "asked for it"
-        case _:
-            status, did = f"This {noun} is already being made.", "asked for it"
-    where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
-    links = [anchor(url, label) for label, url in presenter.links(job).items()]
-    text = f"*{status}* {who} {did} {ago(job.created_at)}{where}."
-    remedy = f"*{MAKE_ANOTHER}* charges you again."
-    # A signed link may be too long for a block: then the message where it was posted has it.
-    shown = joined(links, MAX_SECTION - len(text) - len(remedy) - 2, by=" · ")
-    return joined([text, shown, remedy], MAX_SECTION)

@@ -39,6 +39,16 @@ from bot.slack.views.limits import NO_PRICE, Price
 from bot.slack.views.presenters import Presenter, Presenters, script_of, state_word
 
 NOBODY_TO_APPROVE: Final = "You're the only approver. Ask a workspace admin to add another."
+_NOTHING_TO_APPROVE: Final = (
+    ":white_check_mark: An earlier try worked, so there's nothing to approve."
+)
+_OUTCOMES: Final = {
+    Settlement.APPROVED: ":white_check_mark: Approved by {who}.",
+    Settlement.DECLINED: ":no_entry_sign: Declined by {who}.",
+    Settlement.CANCELLED: ":no_entry_sign: Cancelled by {who}.",
+    Settlement.FOUND: _NOTHING_TO_APPROVE,
+    Settlement.TURNED_UP: _NOTHING_TO_APPROVE,
+}
 _MAX_FACT: Final = 300
 _MAX_NAMED: Final = 3
 _BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
@@ -60,10 +70,15 @@ def approval_note(policy: ApprovalPolicy, user: str, max_script: int | None) -> 
     people = [f"<@{each}>" for each in policy.people(user)]
     if not people:
         return "" if above else NOBODY_TO_APPROVE
-    others = people[_MAX_NAMED:]
-    more = [f"{len(others)} other{'' if len(others) == 1 else 's'}"] if others else []
     what = f"Scripts of more than {above:,} characters need" if above else "This needs"
-    return f"{what} approval by {listed([*people[:_MAX_NAMED], *more], 'or')}."
+    return f"{what} approval by {_or_others(people[:_MAX_NAMED], len(people))}."
+
+
+def _or_others(people: Sequence[str], number: int) -> str:
+    """Return people as in a sentence, and how many more there are in the whole ``number``."""
+    others = number - len(people)
+    more = [f"{others} other{'' if others == 1 else 's'}"] if others else []
+    return listed([*people, *more], "or")
 
 
 def people_asked(approval: Approval, approvers: Collection[str]) -> Sequence[str]:
@@ -93,9 +108,7 @@ def _asked(approval: Approval, approvers: Collection[str], names: Mapping[str, s
     if approval.channel is not None:
         return f"I asked in <#{approval.channel}>."
     known = [names[each] for each in people_asked(approval, approvers) if each in names]
-    others = len(approval.asked or approvers) - len(known)
-    more = [f"{others} other{'' if others == 1 else 's'}"] if others else []
-    people = listed([*known, *more], "or") if known else ""
+    people = _or_others(known, len(approval.asked or approvers)) if known else ""
     if not approval.asked:
         who = people or "an approver"
         return f"I couldn't message the approvers. Ask {who} to approve it in my *Home* tab."
@@ -144,8 +157,12 @@ def approval_request(
     if cost := price.of(spoken_time(script)):
         facts["Cost"] = cost
     until = f"Expires {date(job.approval.until)}" if job.approval is not None else ""
-    small = [joined([asked, until], by=" · "), month, _COPIED if job.copied else ""]
-    small += [_AGAIN] if job.attempts else []
+    small = [
+        joined([asked, until], by=" · "),
+        month,
+        _COPIED if job.copied else "",
+        _AGAIN if job.attempts else "",
+    ]
     is_whole = cut(script, MAX_QUOTES) == script
     blocks = [
         section(head),
@@ -213,15 +230,5 @@ def training_notice(job: Job, name: str) -> Message:
 
 def _outcome(settlement: Settlement, user: str | None) -> str:
     """Return how an approval was settled, and by whom."""
-    who = f"<@{user}>" if user is not None else "someone"
-    match settlement:
-        case Settlement.APPROVED:
-            return f":white_check_mark: Approved by {who}."
-        case Settlement.DECLINED:
-            return f":no_entry_sign: Declined by {who}."
-        case Settlement.CANCELLED:
-            return f":no_entry_sign: Cancelled by {who}."
-        case Settlement.FOUND | Settlement.TURNED_UP:
-            return ":white_check_mark: An earlier try worked, so there's nothing to approve."
-        case _:
-            return ":hourglass: Expired without an answer."
+    said = _OUTCOMES.get(settlement, ":hourglass: Expired without an answer.")
+    return said.format(who=f"<@{user}>" if user is not None else "someone")

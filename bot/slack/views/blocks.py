@@ -51,6 +51,7 @@ _UNITS: Final = (
     ("hour", 3600, 36 * 3600),
     ("day", 86400, None),
 )
+_BRIEF: Final = {"second": "sec", "minute": "min"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,18 @@ def shortened(text: str, limit: int) -> str:
     if size(text) <= limit:
         return text
     return _HALF_MARKUP.sub("", _beginning(text.encode(), limit - _ELLIPSIS)).rstrip() + "…"
+
+
+def pieces(text: str, limit: int) -> list[str]:
+    """Return a text in parts of at most ``limit`` UTF-16 units, parted between words."""
+    found = []
+    while text:
+        piece = text.encode("utf-16-le")[: 2 * limit].decode("utf-16-le", "ignore")
+        if len(piece) < len(text):
+            piece = piece[: max(piece.rfind(" "), piece.rfind("\n")) + 1] or piece
+        found.append(piece)
+        text = text[len(piece) :]
+    return found
 
 
 def _beginning(encoded: bytes, limit: int, encoding: str = "utf-8") -> str:
@@ -224,14 +237,7 @@ def section(text: str, *, block_id: str | None = None) -> Json:
 
 def quotes(text: str) -> list[Json]:
     """Return blocks with the whole of people's words as quotations, parted between words."""
-    blocks = []
-    while text:
-        piece = text.encode("utf-16-le")[: 2 * MAX_QUOTE].decode("utf-16-le", "ignore")
-        if len(piece) < len(text):
-            piece = piece[: max(piece.rfind(" "), piece.rfind("\n")) + 1] or piece
-        blocks.append(rich(quote(piece)))
-        text = text[len(piece) :]
-    return blocks
+    return [rich(quote(piece)) for piece in pieces(text, MAX_QUOTE)]
 
 
 def context(*texts: Json) -> Json:
@@ -417,11 +423,8 @@ def span(duration: timedelta) -> str:
 
 def brief(duration: timedelta) -> str:
     """Return a duration in as few letters as are read easily: "40 sec", "2 min", "3 hours"."""
-    written = span(duration)
-    for unit, short in (("second", "sec"), ("minute", "min")):
-        if unit in written:
-            return f"{written.split()[0]} {short}"
-    return written
+    number, unit = span(duration).split()
+    return f"{number} {_BRIEF.get(unit.removesuffix('s'), unit)}"
 
 
 def spoken(script: str) -> str:

@@ -161,10 +161,9 @@ def _ends_here(noun: str) -> str:
 
 
 def _withdraw(job: Job, noun: str) -> Json:
-    nothing = "You won't be charged."
     ask = confirm(
         "Cancel this request?",
-        _ends_here(noun) if job.attempts else nothing,
+        _ends_here(noun) if job.attempts else "You won't be charged.",
         yes="Cancel request",
         no="Keep waiting",
     )
@@ -186,12 +185,7 @@ def pressed(job: Job) -> str:
     return f"{job.id}:{job.attempts}"
 
 
-def attempt_of(value: str, otherwise: int = 1) -> tuple[str, int]:
-    """Return the job id and the attempt count in the value of a button that is about an attempt.
-
-    A button of an earlier version of the bot has only the job id, and means attempt ``otherwise``.
-    """
-    job_id, colon, attempts = value.partition(":")
-    if not colon:
-        return job_id, otherwise
+def attempt_of(value: str) -> tuple[str, int]:
+    """Return the job id and the attempt count in the value of a button that is about an attempt."""
+    job_id, _, attempts = value.partition(":")
     return job_id, int(attempts) if _ATTEMPTS.fullmatch(attempts) else 0

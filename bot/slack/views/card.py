@@ -108,8 +108,9 @@ def card(
     blocks += [context(mrkdwn(line)) for line in small]
     blocks.append(actions(card_buttons(job, presenter, is_retried=retry is not None)))
     called = f"{noun} “{unformatted(name)}”" if name else noun
+    said = word + status.more
     text = [
-        f"{called}: {_sentence(word + status.more)}",
+        f"{called}: {said}{'' if said.endswith(('.', '…')) else '.'}",
         joined([figures, status.line], by=" "),
         escape(why),
         *small,
@@ -120,8 +121,6 @@ def card(
 
 def links_of(job: Job, presenter: Presenter) -> list[str]:
     """Return the links of what was made, as mrkdwn."""
-    if job.state is not State.SUCCEEDED:
-        return []
     return [anchor(url, label) for label, url in presenter.links(job).items()]
 
 
@@ -271,14 +270,8 @@ def decided_by(job: Job, names: Mapping[str, str]) -> str:
 
 def _orphaned(job: Job, noun: str) -> str:
     """Return that earlier create calls made something too, which its details name."""
-    match len(job.orphaned_ids):
-        case 0:
-            return ""
-        case 1:
-            return f"An earlier {noun} was made too. You may be charged: see *Details*."
-        case number:
-            return f"{number} earlier {noun}s were made too. You may be charged: see *Details*."
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "…")) else f"{text}."
+    if not job.orphaned_ids:
+        return ""
+    number = len(job.orphaned_ids)
+    what = f"An earlier {noun} was" if number == 1 else f"{number} earlier {noun}s were"
+    return f"{what} made too. You may be charged: see *Details*."

@@ -44,6 +44,7 @@ from bot.slack.views.buttons import (
 )
 from bot.slack.views.limits import NO_PRICE, Price, change_words, label, value_words
 from bot.slack.views.presenters import Presenter, Presenters, state_word
+from bot.slack.views.question import title_of
 from bot.store import (
     LIMITS,
     LimitChange,
@@ -211,10 +212,9 @@ def _job(job: Job, presenter: Presenter, buttons: list[Json]) -> list[Json]:
 def _question(job: Job, presenter: Presenter) -> list[Json]:
     """Return the question about somebody else's job: a script is shown to its author alone."""
     unread = replace(job, params={at: job.params[at] for at in job.params if at != "script"})
-    name = title(presenter.name(unread)) or f"A {presenter.noun} without a name"
     asked = f"Did this {presenter.noun} get made? Requested by <@{job.user}> {date(job.created_at)}"
     return [
-        rich(paragraph(words(name, bold=True))),
+        rich(paragraph(words(title_of(unread, presenter), bold=True))),
         context(mrkdwn(asked)),
         actions(question_buttons(job, presenter)),
     ]
@@ -222,10 +222,9 @@ def _question(job: Job, presenter: Presenter) -> list[Json]:
 
 def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
     """Return somebody else's job that waits for approval: all of it is in its details."""
-    name = title(presenter.name(job)) or f"A {presenter.noun} without a name"
     asked = f"{presenter.noun.capitalize()} · requested by <@{job.user}> {date(job.created_at)}"
     return [
-        rich(paragraph(words(name, bold=True))),
+        rich(paragraph(words(title_of(job, presenter), bold=True))),
         context(mrkdwn(asked)),
         actions(approval_buttons(job)),
     ]
@@ -288,8 +287,7 @@ def _health(health: Health) -> str:
         posted = f":hourglass: Messages waiting: {health.unsent:,}."
     if health.to_approve:
         posted += f"\n:hourglass: Waiting for approval: {health.to_approve:,}."
-    used = f"Requests today (UTC): {health.used:,} of {health.limit:,}."
-    return f"{used}\n{service}\n{posted}"
+    return f"Requests today (UTC): {health.used:,} of {health.limit:,}.\n{service}\n{posted}"
 
 
 def spending_text(spending: MonthSpending, price: Price = NO_PRICE) -> str:

@@ -10,7 +10,7 @@ from bot.links import show_link
 from bot.model import Failure, Job, State
 from bot.slack.views.blocks import Json, button, link, one_line, spoken
 from bot.slack.views.buttons import ANOTHER, CHECK_NOW, MAKE_VIDEO
-from bot.slack.views.presenters import Clip, script_of
+from bot.slack.views.presenters import Clip, Presenter, script_of
 
 REPLICA_ID: Final = "Replica ID"
 # What the service's sentences usually mean: the first pattern that matches counts.
@@ -52,7 +52,16 @@ _ADVICE: Final = tuple(
 )
 
 
-class VideoPresenter:
+def _links(job: Job, labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the links of what was made, by the labels of these fields of the service."""
+    if job.state is not State.SUCCEEDED or job.snapshot is None:
+        return {}  # a hosted_url is there from the start, and even after a failure
+    facts = job.snapshot.facts
+    found = {label: link(facts.get(field, "")) for label, field in labels.items()}
+    return {label: url for label, url in found.items() if url is not None}
+
+
+class VideoPresenter(Presenter):
     """How video jobs look in Slack."""
 
     noun: Final = "video"
@@ -81,12 +90,7 @@ class VideoPresenter:
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return where it can be watched and downloaded."""
-        if job.state is not State.SUCCEEDED or job.snapshot is None:
-            return {}  # a hosted_url is there from the start, and even after a failure
-        facts = job.snapshot.facts
-        labels = {"Watch": "hosted_url", "Download": "download_url"}
-        found = {label: link(facts.get(field, "")) for label, field in labels.items()}
-        return {label: url for label, url in found.items() if url is not None}
+        return _links(job, {"Watch": "hosted_url", "Download": "download_url"})
 
     def clip(self, job: Job) -> Clip | None:
         """Return the video itself."""
@@ -105,10 +109,6 @@ class VideoPresenter:
         """Return what to do if the service gave no link."""
         return "" if self.links(job) else ", but without a link"
 
-    def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
-        """Return nothing: no sentence of the service about videos needs an explanation."""
-        return ""
-
     def next_steps(self, job: Job) -> Sequence[Json]:
         """Return a button that asks for its links, if there are none."""
         return (
@@ -122,7 +122,7 @@ class VideoPresenter:
         return () if job.erased else (button("Another like this", ANOTHER, value=job.id),)
 
 
-class ReplicaPresenter:
+class ReplicaPresenter(Presenter):
     """How replica jobs look in Slack."""
 
     noun: Final = "replica"
@@ -132,10 +132,6 @@ class ReplicaPresenter:
     def name(self, job: Job) -> str:
         """Return its name."""
         return job.params.get("replica_name", "")
-
-    def replica_id(self, job: Job) -> str | None:  # noqa: ARG002 - the same for all
-        """Return None: it uses no other replica."""
-        return None
 
     def details(self, job: Job) -> Mapping[str, str]:
         """Return where its footage is."""
@@ -148,19 +144,12 @@ class ReplicaPresenter:
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return where its thumbnail can be watched."""
-        if job.state is not State.SUCCEEDED or job.snapshot is None:
-            return {}
-        url = link(job.snapshot.facts.get("thumbnail_video_url", ""))
-        return {} if url is None else {"Preview replica": url}
+        return _links(job, {"Preview replica": "thumbnail_video_url"})
 
     def clip(self, job: Job) -> Clip | None:
         """Return its thumbnail, which is a short video."""
         url = self.links(job).get("Preview replica")
         return None if url is None else Clip(url, "Here's a preview of the replica.")
-
-    def transcript(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        """Return nothing: it has not spoken yet."""
-        return ""
 
     def progress(self, job: Job) -> tuple[int, int] | None:
         """Return how far it is, where the service says so."""
@@ -184,7 +173,3 @@ class ReplicaPresenter:
             return ()
         label = "Use in a video"
         return [button(label, MAKE_VIDEO, value=job.remote_id, style="primary")]
-
-    def more_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - the same for all
-        """Return nothing more."""
-        return ()

@@ -20,6 +20,11 @@ NOT_APPROVED: Final = {
     Failure.WITHDRAWN: "Cancelled",
 }
 """The failures of a request that was not approved, in a word: nothing was created."""
+_ENDED_BY_PEOPLE: Final = {
+    **dict.fromkeys(CANCELLED, "Cancelled"),
+    **dict.fromkeys(STOPPED, "Stopped"),
+    **NOT_APPROVED,
+}
 
 
 class Clip(NamedTuple):
@@ -39,8 +44,9 @@ class Presenter(Protocol):
     def name(self, job: Job) -> str:
         """Return its name in the words of the user; "" if they gave none."""
 
-    def replica_id(self, job: Job) -> str | None:
+    def replica_id(self, job: Job) -> str | None:  # noqa: ARG002 - most use none
         """Return the id of the replica that it uses, whose name is shown; None if it uses none."""
+        return None
 
     def details(self, job: Job) -> Mapping[str, str]:
         """Return facts for its details by their labels, with people's words not yet escaped.
@@ -57,8 +63,9 @@ class Presenter(Protocol):
     def clip(self, job: Job) -> Clip | None:
         """Return what of it can be played in Slack; None if nothing can."""
 
-    def transcript(self, job: Job) -> str:
+    def transcript(self, job: Job) -> str:  # noqa: ARG002 - most speak nothing
         """Return what is spoken, if that is known."""
+        return ""
 
     @property
     def slow(self) -> bool:
@@ -74,14 +81,16 @@ class Presenter(Protocol):
     def ready(self, job: Job) -> str:
         """Return how "it is ready" goes on, with what to do beside opening its links; "" if not."""
 
-    def advice(self, job: Job) -> str:
+    def advice(self, job: Job) -> str:  # noqa: ARG002 - most reasons explain themselves
         """Return what the service's reason for a failure usually means; "" if nothing is known."""
+        return ""
 
     def next_steps(self, job: Job) -> Sequence[Json]:
         """Return the buttons for what to do with what was made, on card and reply."""
 
-    def more_steps(self, job: Job) -> Sequence[Json]:
+    def more_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - most have none
         """Return further buttons of what was made, for its card alone."""
+        return ()
 
 
 Presenters = Mapping[str, Presenter]
@@ -106,12 +115,8 @@ def state_word(job: Job, presenter: Presenter) -> str:
         case State.SUCCEEDED:
             return "Ready"
         case State.FAILED:
-            if job.failure in CANCELLED:
-                return "Cancelled"
-            if job.failure in STOPPED:
-                return "Stopped"
-            if job.failure in NOT_APPROVED:
-                return NOT_APPROVED[job.failure]
+            if job.failure in _ENDED_BY_PEOPLE:
+                return _ENDED_BY_PEOPLE[job.failure]
             return "Deleted" if job.deleted else "Failed"
 
 

@@ -7,6 +7,7 @@ from bot.model import Delivery, Job, Settlement
 from bot.slack.views.blocks import (
     MAX_SECTION,
     MAX_TEXT,
+    Json,
     Message,
     actions,
     bullets,
@@ -38,6 +39,17 @@ _HOW: Final = {
     Settlement.UNANSWERED: "closed without an answer",
     Settlement.ASKED_AGAIN: "asked again",
 }
+_SETTLED: Final = {
+    Settlement.FOUND: "Settled: {who} found it.",
+    Settlement.TURNED_UP: "Settled: the {noun} turned up.",
+    Settlement.CREATED_AGAIN: "Settled: {who} chose to create it again.",
+    Settlement.CANCELLED: "Settled: {who} cancelled the request.",
+    Settlement.UNANSWERED: "Closed: no answer within a week.",
+}
+_WHAT_TO_DO: Final = (
+    "We never got a confirmation. If it's in your account, choose *I found it*. If not, "
+    "*Create again* or *Cancel request*."
+)
 _ADMINS_WERE_ASKED: Final = "The person who asked can answer too."
 
 
@@ -56,30 +68,20 @@ def question(
     pinged by the edit that says how it was settled.
     """
     noun, name = presenter.noun, title(presenter.name(job))
-    if delivery.settled_as is None:
-        is_first = admins_first and job.asked == 1
-        asked, who_else = _who(delivery, job, admins, admins_first=is_first)
-        head = f"{asked} {ask(noun)}"
-        body = _what_to_do(who_else)
-        small = (
-            "I'll close this in a few days."
-            if job.asked > 1
-            else "I'll ask again tomorrow, and close this in a week."
-        )
-        buttons = question_buttons(job, presenter)
-    else:
-        head = ask(noun)
-        body, small, buttons = _settled(delivery.settled_as, delivery.settled_by, noun), "", []
-    blocks = [section(head)]
-    if name:
-        blocks.append(rich(paragraph(words(name, bold=True))))
-    blocks.append(section(body))
-    if buttons:
-        blocks.append(actions(buttons))
-    if small:
-        blocks.append(context(mrkdwn(small)))
+    named = [rich(paragraph(words(name, bold=True)))] if name else []
     called = f"{noun.capitalize()}: “{unformatted(name)}”" if name else ""
-    return Message(joined([head, called, body, small]), blocks)
+    if delivery.settled_as is not None:
+        body = _settled(delivery.settled_as, delivery.settled_by, noun)
+        return _message(ask(noun), named, called, body)
+    is_first = admins_first and job.asked == 1
+    asked, who_else = _who(delivery, job, admins, admins_first=is_first)
+    small = (
+        "I'll close this in a few days."
+        if job.asked > 1
+        else "I'll ask again tomorrow, and close this in a week."
+    )
+    body, buttons = joined([_WHAT_TO_DO, who_else], MAX_SECTION), question_buttons(job, presenter)
+    return _message(f"{asked} {ask(noun)}", named, called, body, small=small, buttons=buttons)
 
 
 def question_list(
@@ -122,12 +124,27 @@ def question_list(
         how = f" · {_HOW[each.settled_as]}" if each.settled_as is not None else ""
         names.append(f"• {unformatted(name)}{how}")
         items.append(paragraph(words(name, bold=not how), *([words(how)] if how else [])))
-    blocks = [section(head), rich(bullets(items)), section(body)]
-    if still:
-        blocks.append(actions(list_buttons(job, still[:MAX_LISTED])))
+    buttons = list_buttons(job, still[:MAX_LISTED]) if still else []
+    text = joined(names, MAX_TEXT // 2)
+    return _message(head, [rich(bullets(items))], text, body, small=small, buttons=buttons)
+
+
+def _message(
+    head: str,
+    named: Sequence[Json],
+    called: str,
+    body: str,
+    *,
+    small: str = "",
+    buttons: Sequence[Json] = (),
+) -> Message:
+    """Return a message that names requests in blocks, and is ``called`` so in its text."""
+    blocks = [section(head), *named, section(body)]
+    if buttons:
+        blocks.append(actions(buttons))
     if small:
         blocks.append(context(mrkdwn(small)))
-    return Message(joined([head, joined(names, MAX_TEXT // 2), body, small]), blocks)
+    return Message(joined([head, called, body, small]), blocks)
 
 
 def ask(noun: str) -> str:
@@ -152,28 +169,7 @@ def _who(
     return f"<@{job.user}>", f"No access? Ask {listed(others, 'or')}." if others else ""
 
 
-def _what_to_do(who_else: str) -> str:
-    """Return why there is a question, and what to do about it."""
-    what = (
-        "We never got a confirmation. If it's in your account, choose *I found it*. If not, "
-        "*Create again* or *Cancel request*."
-    )
-    return joined([what, who_else], MAX_SECTION)
-
-
 def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
     """Return how a question was settled, and by whom."""
-    who = f"<@{user}>" if user is not None else "someone"
-    match settlement:
-        case Settlement.FOUND:
-            return f"Settled: {who} found it."
-        case Settlement.TURNED_UP:
-            return f"Settled: the {noun} turned up."
-        case Settlement.CREATED_AGAIN:
-            return f"Settled: {who} chose to create it again."
-        case Settlement.CANCELLED:
-            return f"Settled: {who} cancelled the request."
-        case Settlement.UNANSWERED:
-            return "Closed: no answer within a week."
-        case _:
-            return "No answer, so I asked again."
+    said = _SETTLED.get(settlement, "No answer, so I asked again.")
+    return said.format(who=f"<@{user}>" if user is not None else "someone", noun=noun)

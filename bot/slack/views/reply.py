@@ -31,6 +31,11 @@ from bot.slack.views.presenters import CANCELLED, STOPPED, Presenter
 
 MAX_SHOWN: Final = 300
 """Characters of what is spoken: the link and the video must not be below a screen of text."""
+_ENDINGS: Final = {
+    **dict.fromkeys((*CANCELLED, Failure.WITHDRAWN), "was cancelled."),
+    Failure.NOT_APPROVED: "wasn't approved in time.",
+    **dict.fromkeys((Failure.TIMED_OUT, Failure.NOT_FOUND), "didn't finish."),
+}
 _BEGINNING: Final = "The rest is under *Details* above."
 FILE_COMMENT: Final = "Here's the whole transcript."
 """What is said with the file below a reply that has only the beginning of its transcript."""
@@ -93,18 +98,12 @@ def file_name(name: str, *, otherwise: str = "Transcript", ending: str = "txt") 
 def _ending(job: Job, presenter: Presenter, names: Mapping[str, str]) -> str:
     if job.state is State.SUCCEEDED:
         return f"is ready{presenter.ready(job)}."
-    if job.failure in CANCELLED:
-        return "was cancelled."
     if job.failure is Failure.DECLINED:
         return f"was declined{decided_by(job, names)}."
-    if job.failure is Failure.NOT_APPROVED:
-        return "wasn't approved in time."
-    if job.failure is Failure.WITHDRAWN:
-        return "was cancelled."
+    if job.failure in _ENDINGS:
+        return _ENDINGS[job.failure]
     if job.deleted:
         return "was deleted at the video service."
-    if job.failure in {Failure.TIMED_OUT, Failure.NOT_FOUND}:
-        return "didn't finish."
     again = " again" if job.asked_at is not None and job.remote_id is None else ""
     return f"couldn't be created{again}."
 
