@@ -443,9 +443,7 @@ def run() -> int:
     return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=is_new)
 
 
-def _write(
-    found: Mapping[str, str], values: Mapping[str, str | None], *, is_silent: bool
-) -> bool:
+def _write(found: Mapping[str, str], values: Mapping[str, str | None], *, is_silent: bool) -> bool:
     """Write the settings if that is allowed; return whether ``.env`` holds them now."""
     terminal.heading("Settings")
     if is_exposed():

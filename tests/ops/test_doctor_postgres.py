@@ -85,7 +85,7 @@ def test_an_unsafe_connection_and_a_wrong_clock_are_named(url: str) -> None:
     server = inspect_server(url, SystemClock())
     assert server.is_protected, "it is on this machine"
 
-    def said(**changed: Any) -> dict[str, str]:
+    def said(**changed: Any) -> dict[str, str]:  # noqa: ANN401 - of any field
         found = check_server(replace(server, **changed))
         return {each.name: f"{each.state}: {each.message}" for each in found}
 
