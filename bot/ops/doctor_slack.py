@@ -29,8 +29,6 @@ from bot.slack.errors import translated
 from bot.slack.payloads import Payload
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.views.blocks import Json
-from bot.store.inspection import stored_limit_changes
-from bot.store.usage import CHANGEABLE, written
 from bot.timings import Timings
 
 _T = TypeVar("_T")
@@ -232,15 +230,8 @@ def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
 
 
 async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
-    """Yield whom and what the settings and admins name, by name, and what of it is not there."""
-    changes = await asyncio.to_thread(stored_limit_changes, settings.database_address)
-    values = {
-        name: changes[name].value if name in changes else written(getattr(settings, name.lower()))
-        for name in ("VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS")
-    }
-    values["ADMIN_USERS"] = written(settings.admin_users)
-    values["APPROVERS"] = written(settings.approvers)
-    ids = {name: [each for each in value.split(",") if each] for name, value in values.items()}
+    """Yield whom and what the settings name, by name, and what of it is not there."""
+    ids = {name: sorted(getattr(settings, name.lower())) for name in _WORDS}
     async with _client_of(settings) as client:
         names = _Names(client, timings)
         channel = [settings.approval_channel] if settings.approval_channel else []
@@ -267,15 +258,15 @@ class _Names:
         """Ask Slack about all of them."""
         groups = {each for each in ids if each.startswith("S")}
         await asyncio.gather(
-            *(self._guarded([each], self._person(each)) for each in ids if each[0] in "UW"),
-            *(self._guarded([each], self._channel(each)) for each in ids if each[0] in "CG"),
-            *([self._guarded(groups, self._groups(groups))] if groups else []),
+            *(self._ask(self._person, each) for each in ids if each[0] in "UW"),
+            *(self._ask(self._channel, each) for each in ids if each[0] in "CG"),
+            *([self._ask(self._groups, *groups)] if groups else []),
         )
 
-    async def _guarded(self, ids: Collection[str], work: Awaitable[None]) -> None:
+    async def _ask(self, look_up: Callable[..., Awaitable[None]], *ids: str) -> None:
         try:
             async with self._calls, translated(self._timings.call_timeout):
-                await work
+                await look_up(*ids)
         except OutsideError as failure:
             code = failure.code if isinstance(failure, Refused) else ""
             if code.endswith(("_not_found", "_not_visible")):
@@ -293,7 +284,7 @@ class _Names:
         elif found.get("is_bot"):
             self.missing[user] = f"({self.names[user]}) is an app, not a person"
 
-    async def _groups(self, groups: Collection[str]) -> None:
+    async def _groups(self, *groups: str) -> None:
         """Ask about the user groups that are not disabled.
 
         https://docs.slack.dev/reference/methods/usergroups.list
@@ -315,14 +306,9 @@ class _Names:
     def findings(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
         """Yield who and what each setting names, by the name of the setting."""
         for name, words in _WORDS.items():
-            by_admins = ", or in Home, if it was set there" if name in CHANGEABLE else ""
             for each in ids[name]:
                 if why := self.missing.get(each):
-                    yield error(
-                        name,
-                        f"{each} {why}",
-                        f"Correct or remove {each} in {name}{by_admins}.",
-                    )
+                    yield error(name, f"{each} {why}", f"Correct or remove {each} in {name}.")
             there = [self.names.get(each, each) for each in ids[name] if each not in self.missing]
             if there:
                 more = len(there) - _MAX_NAMED

@@ -28,7 +28,7 @@ from bot.store.jobs import FINISHED_VIDEOS
 from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.sqlite_file import beside, is_locked, process_with_lock
-from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
+from bot.store.usage import change_from, spending_from
 
 _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "jobs": job_from,
@@ -91,7 +91,8 @@ def inspect(address: Path | str, now: datetime, *, read_rows: bool) -> Inspectio
         due = [row["oldest"] for row in rows.values() if isinstance(row["oldest"], int)]
         unreadable: list[RowUnreadable] = []
         for table, read in _READERS.items() if read_rows and not pending else ():
-            unreadable += read_each(read, snapshot.all(_all_of(table)))[1]
+            every = Query(f"SELECT * FROM {table}")  # noqa: S608 - our tables
+            unreadable += read_each(read, snapshot.all(every))[1]
         return Inspection(
             pending,
             max(set(applied).difference(step_names()), default=""),
@@ -100,21 +101,6 @@ def inspect(address: Path | str, now: datetime, *, read_rows: bool) -> Inspectio
             sum(row["set_aside"] for row in rows.values()),
             unreadable,
         )
-
-
-def _all_of(table: str) -> Query:
-    return Query(f"SELECT * FROM {table}")  # noqa: S608 - our tables
-
-
-def stored_limit_changes(address: Path | str) -> dict[str, LimitChange]:
-    """Return what admins have changed of the limits, by the name of the setting; it is only read.
-
-    There is nothing in a database that is not there, cannot be read, or is older than this.
-    """
-    with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
-        changes, _ = read_each(change_from, snapshot.all(_all_of("limit_changes")))
-        return {each.name: each for each in changes if each.name in CHANGEABLE}
-    return {}
 
 
 def stored_videos(address: Path | str) -> list[Job]:

@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.ops import doctor
 from bot.store import InvalidLimits
-from sandbox.slack_objects import UserGroup
 from tests.journeys.test_limits import BUSY, VALUES, make, refused
 from tests.modes import on_both_engines
 from tests.world import World
@@ -93,27 +91,3 @@ async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies:
             *(world.at(copy, form.submit(VALUES)) for copy, form in zip(copies, forms, strict=True))
         )
         assert [form.is_open for form in forms].count(False) == 1
-
-
-async def test_the_doctor_says_which_groups_are_gone_of_those_that_admins_have_left(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    gone, there = "S0GONE", "S0THERE"
-    assert world.slack.user_groups is not None
-    world.slack.user_groups[there] = UserGroup({world.ana.user.id})
-    settings = {"VIDEO_USERS": f"{gone},{there}"}
-
-    async def report() -> dict[str, tuple[str, str]]:
-        environ = world.environment("3000", callbacks=False) | settings
-        found = [each async for each in doctor.examine(environ)]
-        return {each.name: (each.state, each.message) for each in found}
-
-    async with world.running_bot(**settings) as bot:  # type: ignore[arg-type]
-        assert (await report())["VIDEO_USERS"] == (
-            "error",
-            f"{gone} does not exist, or is disabled, so it lets nobody in",
-        )
-        now = world.clock.now()
-        await bot.store.limits.change({"VIDEO_USERS": ""}, "U0ADMIN", now)
-        assert "VIDEO_USERS" not in await report()
