@@ -483,9 +483,8 @@ class NotificationListener:
         """Return a work that notifies the others of what they were not notified of; or None."""
         if not self._changed:
             return None
-        changed = _without_later(self._changed)
-        channels = [_CHANNELS[topic] for topic, _ in changed]
-        subjects = [subject for _, subject in changed]
+        channels = [_CHANNELS[topic] for topic, _ in self._changed]
+        subjects = [subject for _, subject in self._changed]
         self._changed = set()
         self.has_changed.clear()
 
@@ -520,16 +519,6 @@ class NotificationListener:
     def _wake_all(self, subject: str = "") -> None:
         for topic in Topic:
             self._wake(topic, subject)
-
-
-def _without_later(changed: set[tuple[Topic, str]]) -> set[tuple[Topic, str]]:
-    """Return notifications with the earliest time of each topic: a claim then finds the next."""
-    timed = (Topic.JOBS, Topic.DELIVERIES)
-    kept = {each for each in changed if each[0] not in timed}
-    for topic in timed:
-        if times := [int(subject or 0) for each, subject in changed if each is topic]:
-            kept.add((topic, str(min(times))))
-    return kept
 
 
 async def _connect_to_watch(url: str, **parameters: str) -> _AsyncConnection:
