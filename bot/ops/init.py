@@ -17,7 +17,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from itertools import count
-from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -294,7 +293,7 @@ class Wizard:
             socket = " --json" if self.uses_socket_mode else ""
             terminal.say(
                 "No form, or an empty one? Choose From a manifest, and paste what this prints: "
-                f"{_python()} -m bot manifest{socket}"
+                f"{sys.executable} -m bot manifest{socket}"
             )
         terminal.say(
             "An icon for the app is in docs/pictures/icon.png: add it under Basic Information > "
@@ -477,7 +476,7 @@ def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
     findings = asyncio.run(examined)
     is_ok = all(finding.ok for finding in findings)
     terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
-    click.echo(f"    {_python()} -m bot serve\n")
+    click.echo(f"    {sys.executable} -m bot serve\n")
     restart = "" if is_new else "If it is running, restart it. "
     terminal.say(f"{restart}Then make your first video: type {slash}video Hello team in Slack.")
     if not wizard.replicas:
@@ -495,9 +494,3 @@ def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
             "verified, click Retry there."
         )
     return 0 if is_ok else 1
-
-
-def _python() -> str:
-    """Return how to call this Python from here."""
-    path = Path(sys.executable)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -66,7 +66,6 @@ def back_up(
                 db.execute("COMMIT")
             size = copy.stat().st_size
             copy.replace(target)
-            _sync_folder(target.parent)
     except (sqlite3.Error, OSError) as error:
         at_fault = source if is_corrupt(error) else target
         raise DatabaseError(f"There is no backup: {describe(at_fault, error)}") from error
@@ -127,12 +126,3 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
             "doctor, and keep the backups that there are."
         )
     steps_in_sqlite(db, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the name of a file reach the disk; SQLite has done so for its content."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
