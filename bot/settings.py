@@ -681,16 +681,6 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
             )
         return secret
 
-    @field_validator("video_api_url")
-    @classmethod
-    def _is_not_the_bots_own(cls, url: str, info: ValidationInfo) -> str:
-        if url == info.data.get("public_url"):
-            raise ValueError(
-                "is the same as PUBLIC_URL, which is the address of the bot itself: one of them is "
-                "wrong."
-            )
-        return url
-
     @field_validator("allow_temporary_disk")
     @classmethod
     def _disk_is_permanent(cls, allowed: bool, info: ValidationInfo) -> bool:  # noqa: FBT001

@@ -12,7 +12,6 @@ import os
 import re
 import sys
 import webbrowser
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from http import HTTPStatus
@@ -52,22 +51,10 @@ _PLAIN: Final = re.compile(r"[\w.:/@%+,=^-]*", re.ASCII)
 _NOT_FOR_SINGLE_QUOTES: Final = re.compile(r"['\\]")
 
 
-def changes(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, list[str]]:
-    """Return the names that ``write`` would "add", "replace" and "remove"."""
-    names = defaultdict[str, list[str]](list)
-    for name, text in wanted.items():
-        if found.get(name) != text:
-            verb = "add" if name not in found else "replace" if text else "remove"
-            names[verb].append(name)
-    return names
+def write(changed: Mapping[str, str | None]) -> None:
+    """Set settings in ``.env``, for its owner alone; all else in it is kept.
 
-
-def write(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> None:
-    """Write settings to ``.env``, for its owner alone; all else in it is kept.
-
-    Args:
-        found: what it sets.
-        wanted: what it is to set; None means that a setting is not to be there.
+    None means that a setting that it has is not to be there.
 
     Raises:
         EnvFileError: it cannot be written.
@@ -77,10 +64,10 @@ def write(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> None:
         if not ENV_FILE.exists():
             ENV_FILE.touch(mode=0o600)
             ENV_FILE.write_text(_HEADER)
-        for name, text in wanted.items():
-            if text and found.get(name) != text:
+        for name, text in changed.items():
+            if text:
                 set_key(target, name, quoted(text), quote_mode="never")
-            elif not text and name in found:
+            else:
                 unset_key(target, name)
     except OSError as error:
         raise EnvFileError(
@@ -131,10 +118,6 @@ _NOT_ENCODED: Final = "/:@,"
 _CONFIGURATION_TOKEN: Final = "xoxe.xoxp-"  # noqa: S105 - how one begins
 
 _TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
-
-
-class SetupError(OperatorError):
-    """The set-up cannot go on; ``str()`` says why and what to do."""
 
 
 # ── Answers ──────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +194,7 @@ class Wizard:
         """Ask for everything and return the settings; None stands for one that is not to be set.
 
         Raises:
-            SetupError: something is wrong, and nobody can be asked.
+            OperatorError: something is wrong, and nobody can be asked.
             click.Abort: the person ended it.
         """
         self._values = {name: self._answer(name) or self._known.get(name, "") for name in _TAKEN}
@@ -332,7 +315,7 @@ class Wizard:
         """Return what is given for a setting; None if that is nothing, or not valid.
 
         Raises:
-            SetupError: it is not valid, and is not asked for.
+            OperatorError: it is not valid, and is not asked for.
         """
         if name not in self._given:
             return None
@@ -340,7 +323,7 @@ class Wizard:
         if not text or (mistake := mistake_in(name, text, self._values)) is None:
             return text
         if self._is_silent or name in _TAKEN:
-            raise SetupError(f"{name}: {mistake}")
+            raise OperatorError(f"{name}: {mistake}")
         terminal.bad(f"{name} in the environment: {mistake}")
         return None
 
@@ -385,7 +368,7 @@ class Wizard:
     def _settled(self, found: Finding, name: str, tries: int, *, is_accepted: bool) -> bool:
         """Show what a check found; return whether to go on with what was checked."""
         if not is_accepted and self._is_silent:
-            raise SetupError(f"{_ABOUT[name].title}: {_said(found)}")
+            raise OperatorError(f"{_ABOUT[name].title}: {_said(found)}")
         (terminal.good if found.state is CheckState.OK else terminal.bad)(_said(found))
         return is_accepted or (
             tries >= _OFFER_AFTER and terminal.confirm("Go on with it anyway?", default=False)
@@ -411,7 +394,7 @@ def run() -> int:
     """Run the set-up in the working directory and return the exit code.
 
     Raises:
-        SetupError, EnvFileError, SettingsError: it cannot go on.
+        OperatorError: it cannot go on.
     """
     log.configure(sys.stderr, logging.CRITICAL)
     for stream in (sys.stdin, sys.stdout):
@@ -449,23 +432,21 @@ def _write(found: Mapping[str, str], values: Mapping[str, str | None], *, is_sil
         with contextlib.suppress(OSError):  # the check below says it
             ENV_FILE.chmod(0o600)
             terminal.good(f"Others could read {ENV_FILE}. Now only you can.")
-    changed = changes(found, values)
+    changed = {name: text for name, text in values.items() if found.get(name) != text}
     if not changed:
         terminal.good(f"{ENV_FILE} has these settings already.")
         return True
     if ENV_FILE.exists():
         terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
-        for verb, names in changed.items():
-            terminal.say(f"{verb}: {', '.join(names)}")
+        terminal.say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
         if is_silent:
-            raise SetupError(
+            raise OperatorError(
                 "Nothing was written, because nobody can be asked here: change the file by hand, "
                 "or run this at a terminal."
             )
-        replaces = changed.keys() & {"replace", "remove"}
-        if not terminal.confirm("Change it?", default=not replaces):
+        if not terminal.confirm("Change it?", default=not changed.keys() & found.keys()):
             return False
-    write(found, values)
+    write(changed)
     terminal.good(f"{ENV_FILE} is written. Only you can read it.")
     return True
 

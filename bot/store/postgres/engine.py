@@ -26,7 +26,6 @@ from bot.store.database import (
     ANY,
     Call,
     Database,
-    DatabaseCorrupt,
     DatabaseError,
     DatabaseUnavailable,
     DatabaseUncertain,
@@ -823,18 +822,11 @@ class PostgresDatabase(Database):
             await asyncio.sleep(random.uniform(0, _CONFLICT_PAUSE_S * call.tries))  # noqa: S311 - jitter
             self._repeat([call])
             return
-        failed = {
-            Meaning.CORRUPT: DatabaseCorrupt(f"{reason}: restore the server's last backup"),
-            Meaning.UNAVAILABLE: DatabaseUnavailable(reason),
-            Meaning.CONFLICT: DatabaseUnavailable(f"the database is too busy: {reason}"),
-        }.get(meaning)
-        if failed is not None:
+        if meaning in {Meaning.CONFLICT, Meaning.UNAVAILABLE}:
             self._note(reason)
-        call.fail(failed or DatabaseError(f"the database says: {reason}"))
-        if meaning is Meaning.CORRUPT:
-            self._broken = failed
-            self._unusable.set()
-            self._refuse_waiting()
+            call.fail(DatabaseUnavailable(reason))
+        else:
+            call.fail(DatabaseError(f"the database says: {reason}"))
 
     def _repeat(self, calls: Sequence[Call]) -> None:
         self._waiting.repeat(calls)

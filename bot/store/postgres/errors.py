@@ -25,9 +25,7 @@ class Meaning(Enum):
     LOST = "lost"
     """The connection, or the server, cannot be used: a new connection is needed."""
     UNAVAILABLE = "unavailable"
-    """The server cannot do it now: nothing was stored, and a later try may succeed."""
-    CORRUPT = "corrupt"
-    """What is stored is damaged."""
+    """The server cannot do it: nothing was stored, and a later try may succeed."""
     REFUSED = "refused"
     """The statement is wrong: a repetition would fail like this too."""
 
@@ -61,8 +59,6 @@ MEANINGS: Final = dict.fromkeys(_REFUSED, Meaning.REFUSED) | {
     "72": Meaning.CONFLICT,
     "F0": Meaning.UNAVAILABLE,
     "XX": Meaning.UNAVAILABLE,
-    "XX001": Meaning.CORRUPT,
-    "XX002": Meaning.CORRUPT,
 }
 # Of psycopg itself, without SQLSTATE. Of others, the connection is lost.
 _REFUSED_BY_PSYCOPG: Final = (
