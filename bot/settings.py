@@ -236,13 +236,10 @@ class _Settings(BaseModel):
         return next((each for each in secret if given.get(each, "").strip() in parts), None)
 
     @classmethod
-    def mistake(cls, name: str, text: str, beside: Mapping[str, str] | None = None) -> str | None:
-        """Return what is wrong with one setting, as a sentence that begins with its name.
-
-        ``beside`` has others that it has to fit.
-        """
+    def mistake(cls, name: str, text: str) -> str | None:
+        """Return what is wrong with one setting, as a sentence that begins with its name."""
         try:
-            cls.read({**(beside or {}), name: text})
+            cls.read({name: text})
         except SettingsError as error:
             return error.mistakes.get(name)
         return None

@@ -220,10 +220,10 @@ def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
     way = "ahead of" if skew > timedelta(0) else "behind"
     if abs(skew) < _SKEWED:
         return ok("clock", f"this machine's clock is within {max(seconds, 1)} s of Slack's")
-    message = f"this machine's clock is {seconds} s {way} Slack's"
-    if is_http and abs(skew) >= _REFUSED:
-        return error("clock", f"{message}: from 5 minutes on, all requests are refused", _NTP)
-    return warning("clock", message, _NTP)
+    limit = ": from 5 minutes on, all requests are refused" if is_http else ""
+    return (error if is_http and abs(skew) >= _REFUSED else warning)(
+        "clock", f"this machine's clock is {seconds} s {way} Slack's{limit}", _NTP
+    )
 
 
 # ── People and channels ───────────────────────────────────────────────────────────────────────

@@ -46,9 +46,9 @@ from bot.timings import Timings
 _HEADER: Final = (
     "# Settings of the bot, written by `python -m bot init`. It holds secrets: keep it private.\n"
 )
-# What every reader takes as it is, a shell too.
+# What every reader takes as it is. Anything else gets quotes, which docker --env-file takes for a
+# part of the value: https://docs.docker.com/reference/cli/docker/container/run/#env
 _PLAIN: Final = re.compile(r"[\w.:/@%+,=^-]*", re.ASCII)
-_NOT_FOR_SINGLE_QUOTES: Final = re.compile(r"['\\]")
 
 
 def write(changed: Mapping[str, str | None]) -> None:
@@ -66,7 +66,8 @@ def write(changed: Mapping[str, str | None]) -> None:
             ENV_FILE.write_text(_HEADER)
         for name, text in changed.items():
             if text:
-                set_key(target, name, quoted(text), quote_mode="never")
+                is_plain = _PLAIN.fullmatch(text)
+                set_key(target, name, text, quote_mode="never" if is_plain else "always")
             else:
                 unset_key(target, name)
     except OSError as error:
@@ -74,25 +75,6 @@ def write(changed: Mapping[str, str | None]) -> None:
             f"{ENV_FILE.absolute()} cannot be written ({error.strerror}): run this in a folder "
             "that is yours, on a disk with space left."
         ) from None
-
-
-def quoted(text: str) -> str:
-    """Return a value as it stands in the file.
-
-    Bare where everybody reads it as it is: python-dotenv, ``docker --env-file``, Compose, systemd
-    and a shell. Anything else needs quotes, which ``docker --env-file`` takes for a part of the
-    value: single ones mean the same to the other four. With a single quote or a backslash in it, it
-    gets double quotes, in which Compose and shells replace what a dollar sign begins.
-
-    https://docs.docker.com/reference/cli/docker/container/run/#env,
-    https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/ and
-    https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#EnvironmentFile=
-    """
-    if _PLAIN.fullmatch(text):
-        return text
-    if not _NOT_FOR_SINGLE_QUOTES.search(text):
-        return f"'{text}'"
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 # ── Questions and checks ──────────────────────────────────────────────────────────────────────────
@@ -123,9 +105,9 @@ _TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits f
 # ── Answers ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def mistake_in(name: str, text: str, beside: Mapping[str, str]) -> str | None:
-    """Return what is wrong with a value beside others, as a sentence without it."""
-    mistake = Settings.mistake(name, text, beside)
+def mistake_in(name: str, text: str) -> str | None:
+    """Return what is wrong with a value, as a sentence without it."""
+    mistake = Settings.mistake(name, text)
     return f"That {mistake.removeprefix(name).strip()}" if mistake else None
 
 
@@ -320,7 +302,7 @@ class Wizard:
         if name not in self._given:
             return None
         text = normal(name, self._given[name])
-        if not text or (mistake := mistake_in(name, text, self._values)) is None:
+        if not text or (mistake := mistake_in(name, text)) is None:
             return text
         if self._is_silent or name in _TAKEN:
             raise OperatorError(f"{name}: {mistake}")
@@ -336,7 +318,7 @@ class Wizard:
             if not text:
                 nothing = "Nothing arrived. Paste it once more, then press Enter."
                 terminal.bad(nothing if hidden else "This one is needed.")
-            elif mistake := mistake_in(name, text, self._values):
+            elif mistake := mistake_in(name, text):
                 terminal.bad(mistake)
             else:
                 return text

@@ -414,10 +414,13 @@ class Queue:
 
         ``end_group`` is to be called with them, once it is known what became of them.
         """
-        if self._serial and not self._serial_is_under_way:
-            self._serial_is_under_way = True
-            return _first(self._serial, _MAX_SERIAL_GROUP)
-        return _first(self._calls, _MAX_GROUP)
+        is_serial = bool(self._serial) and not self._serial_is_under_way
+        calls, most = (self._serial, _MAX_SERIAL_GROUP) if is_serial else (self._calls, _MAX_GROUP)
+        group: list[Call] = []
+        while calls and len(group) < most and not (group and (group[0].alone or calls[0].alone)):
+            group.append(calls.popleft())
+        self._serial_is_under_way |= is_serial
+        return group
 
     def end_group(self, group: Sequence[Call]) -> None:
         """Let the next serial works be taken, if these are such."""
@@ -429,14 +432,6 @@ class Queue:
         for calls in (self._calls, self._serial):
             while calls:
                 calls.popleft().fail(error())
-
-
-def _first(calls: deque[Call], number: int) -> list[Call]:
-    """Remove the first works that may be committed together, up to ``number``, and return them."""
-    group: list[Call] = []
-    while calls and len(group) < number and not (group and (group[0].alone or calls[0].alone)):
-        group.append(calls.popleft())
-    return group
 
 
 _NOTIFY: Final = Query(
@@ -465,8 +460,7 @@ class NotificationListener:
         """``wake`` is called for a topic that has changed, or may have, and its subject."""
         self._url = url
         self._wake = wake
-        self._poll_s = timings.slow_poll.total_seconds()
-        self._pooled_poll_s = timings.pooled_slow_poll.total_seconds()
+        self._timings = timings
         self._sender = secrets.token_hex(8)
         self._changed: set[tuple[Topic, str]] = set()
         self.has_changed = asyncio.Event()
@@ -506,10 +500,10 @@ class NotificationListener:
         is_pooled = await _is_pooled(connection)
         for channel in () if is_pooled else _TOPICS:
             await connection.execute(f"LISTEN {channel}")
-        poll_s = self._pooled_poll_s if is_pooled else self._poll_s
+        poll = self._timings.pooled_slow_poll if is_pooled else self._timings.slow_poll
         self._wake_all(ANY)
         while True:
-            async for each in connection.notifies(timeout=poll_s):
+            async for each in connection.notifies(timeout=poll.total_seconds()):
                 sender, _, subject = each.payload.partition(" ")
                 if sender != self._sender:
                     self._wake(_TOPICS[each.channel], subject)

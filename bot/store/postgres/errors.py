@@ -231,8 +231,7 @@ def translated(setting: str = "DATABASE_URL") -> Iterator[None]:
         yield
     except psycopg.Error as error:
         if error.sqlstate:
-            of = "" if setting == "DATABASE_URL" else f" of {setting}"
-            words = f"the database{of} cannot be used: {describe(error)}"
+            words = f"the database cannot be used: {describe(error)}"
             temporary = meaning_of(error) in {Meaning.LOST, Meaning.CONFLICT}
         else:
             words, temporary = connect_problem(error)
