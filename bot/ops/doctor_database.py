@@ -26,8 +26,6 @@ _LITTLE_SPACE_BYTES: Final = 512 * _MIB
 _NO_SPACE_BYTES: Final = 16 * _MIB
 _UNITS: Final = (("GB", 10**9), ("MB", 10**6), ("kB", 1000), ("bytes", 1))
 _MAX_LISTED: Final = 10
-# A running bot does what is due within seconds, an overdue poll under load within a minute or two.
-_BEHIND: Final = timedelta(minutes=5)
 # Beyond this, two copies may post the same message: see docs/postgresql.md.
 _MAX_DIFFERENCE: Final = timedelta(seconds=30)
 _MAX_AHEAD: Final = timedelta(seconds=5)
@@ -137,17 +135,10 @@ def _check_rows(found: Inspection) -> Iterator[Finding]:
 
 
 def _describe(about: str, found: Inspection, read: str) -> Finding:
-    if found.newer:
-        return warning(
-            _NAME,
-            f"{about}, was brought up to date by a newer version ({found.newer}); {read}",
-            "Install that version again: what it stored may be left alone until then.",
-        )
+    version = "up to date"
     if found.pending:
         count = counted(len(found.pending), "migration")
         version = f"{count} to apply, which the next start does"
-    else:
-        version = "up to date"
     return ok(_NAME, f"{about}, {version}; {read}")
 
 
@@ -172,22 +163,19 @@ def _check_space(folder: Path, size: int) -> Iterator[Finding]:
 
 def _check_work(running: str | None, found: Inspection, now: datetime) -> Finding:
     """``running`` says which bot uses the database, in brackets; None if none does."""
+    if running is not None:
+        return ok("bot", f"is running on this database{running}")
     count = sum(found.waiting.values())
-    age = timedelta(0) if found.oldest is None else now - found.oldest
-    waiting = (
-        f"{' and '.join(counted(number, noun) for noun, number in found.waiting.items() if number)}"
-        f" {'waits' if count == 1 else 'wait'}"
-        f"{'' if found.oldest is None else f', the oldest for {span(age)}'}"
-    )
-    if running is None and count:
-        remedy = "Start it: python -m bot serve."
-        return warning("bot", f"no bot runs on this database, and {waiting}", remedy)
-    if running is None:
+    if not count:
         return ok("bot", "no bot runs on this database, and nothing waits in it")
-    if age > _BEHIND:
-        remedy = "Read its log: it says what it cannot reach. GET /readyz says it too."
-        return warning("bot", f"is running{running}, but {waiting}", remedy)
-    return ok("bot", f"is running on this database{running}")
+    work = [counted(number, noun) for noun, number in found.waiting.items() if number]
+    since = "" if found.oldest is None else f", the oldest for {span(now - found.oldest)}"
+    return warning(
+        "bot",
+        f"no bot runs on this database, and {' and '.join(work)} "
+        f"{'waits' if count == 1 else 'wait'}{since}",
+        "Start it: python -m bot serve.",
+    )
 
 
 def _size(path: Path) -> int:

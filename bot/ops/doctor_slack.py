@@ -21,7 +21,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
-from bot.ops.finding import CheckState, Finding, error, explain, ok, warning
+from bot.ops.finding import Finding, error, explain, ok, warning
 from bot.setting_values import MAX_BOX
 from bot.settings import ConnectionSettings, Settings
 from bot.slack.client import open_session, web_client
@@ -377,7 +377,7 @@ async def try_posting(settings: Settings, channel: str, timings: Timings) -> Asy
             await trial.run(channel, person)
         finally:
             await trial.clean_up()
-    for finding in trial.found:
+    for finding in trial.found.values():
         yield finding
 
 
@@ -390,7 +390,8 @@ class _Trial:
         self._timings = timings
         self._posted: list[tuple[str, str]] = []  # channels and ts, in the order of posting
         self._file = ""
-        self.found: list[Finding] = []
+        self.found: dict[str, Finding] = {}
+        """What became of each step, by its name."""
 
     async def run(self, channel: str, person: str | None) -> None:
         """Post, edit, reply, look it up, upload, and write to a person."""
@@ -409,7 +410,8 @@ class _Trial:
                 self._file = str(uploaded["files"][0]["id"])
                 await self._note_shared()
         if person is None:
-            self.found.append(ok("write to a person", "not tried: ADMIN_USERS is not set"))
+            step = "write to a person"
+            self.found[step] = ok(step, "not tried: ADMIN_USERS is not set")
         elif opened := await self._do(
             "open a direct message", client.conversations_open(users=person), "im:write"
         ):
@@ -417,16 +419,12 @@ class _Trial:
 
     async def clean_up(self) -> None:
         """Delete everything, replies before what they are in reply to."""
-        tried, self.found = self.found, []
         if self._file:
             delete = self._client.files_delete(file=self._file)
-            await self._do("delete the file", delete, "files:write")
+            await self._do("delete it all", delete, "files:write")
         for channel, ts in reversed(self._posted):
             delete = self._client.chat_delete(channel=channel, ts=ts)
-            await self._do("delete a message", delete, "chat:write")
-        if self.found and all(each.state is CheckState.OK for each in self.found):
-            self.found = [ok("delete it all", "allowed")]
-        self.found = tried + self.found
+            await self._do("delete it all", delete, "chat:write")
 
     async def _post(self, name: str, channel: str, thread_ts: str | None = None) -> bool:
         call = self._client.chat_postMessage(channel=channel, text=_TEXT, thread_ts=thread_ts)
@@ -456,21 +454,21 @@ class _Trial:
             async with translated(self._timings.call_timeout):
                 answer = await call
         except OutsideError as failure:
-            judge = error if scope == "chat:write" else warning
-            if not isinstance(failure, Refused):
-                said = explain(failure, self._url, self._timings.call_timeout, "SLACK_API_URL")
-                found = judge(name, *said)
-            elif failure.code == "channel_not_found":  # that is no fault of the bot's
-                found = warning(name, f"the channel {_GONE['C']}", _INVITE)
-            else:
-                remedies = {
-                    "missing_scope": f"It needs the scope {scope}. {_GRANT}",
-                    "not_in_channel": _INVITE,
-                }
-                elsewhere = "https://docs.slack.dev/reference/methods explains it."
-                remedy = remedies.get(failure.code, elsewhere)
-                found = judge(name, f"refused: {failure.code}", remedy)
-            self.found.append(found)
+            self.found[name] = self._refusal(name, failure, scope)
             return None
-        self.found.append(ok(name, "allowed"))
+        self.found.setdefault(name, ok(name, "allowed"))
         return answer
+
+    def _refusal(self, name: str, failure: OutsideError, scope: str) -> Finding:
+        judge = error if scope == "chat:write" else warning
+        if not isinstance(failure, Refused):
+            said = explain(failure, self._url, self._timings.call_timeout, "SLACK_API_URL")
+            return judge(name, *said)
+        if failure.code == "channel_not_found":  # that is no fault of the bot's
+            return warning(name, f"the channel {_GONE['C']}", _INVITE)
+        remedies = {
+            "missing_scope": f"It needs the scope {scope}. {_GRANT}",
+            "not_in_channel": _INVITE,
+        }
+        elsewhere = "https://docs.slack.dev/reference/methods explains it."
+        return judge(name, f"refused: {failure.code}", remedies.get(failure.code, elsewhere))

@@ -25,7 +25,6 @@ from bot.store.engines import inspect_server, open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.jobs import FINISHED_VIDEOS
-from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.sqlite_file import beside, is_locked, process_with_lock
 from bot.store.usage import change_from, spending_from
@@ -56,8 +55,6 @@ class Inspection:
 
     pending: list[str]
     """The migrations that the next start applies."""
-    newer: str
-    """The last one of a newer version that is applied; "" if there is none."""
     waiting: Mapping[str, int]
     """How much work is due and not done, by what it is called: "request" and "message"."""
     oldest: datetime | None
@@ -95,7 +92,6 @@ def inspect(address: Path | str, now: datetime, *, read_rows: bool) -> Inspectio
             unreadable += read_each(read, snapshot.all(every))[1]
         return Inspection(
             pending,
-            max(set(applied).difference(step_names()), default=""),
             {what: row["number"] for what, row in rows.items()},
             from_ms(min(due)) if due else None,
             sum(row["set_aside"] for row in rows.values()),

@@ -194,7 +194,7 @@ async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(
         "chat.delete", CannedResponse(200, {"ok": False, "error": "cant_delete_message"})
     )
     found = await posting(quiet_world, "#studio")
-    assert found["delete a message"] == "error: refused: cant_delete_message"
+    assert found["delete it all"] == "error: refused: cant_delete_message"
 
 
 async def test_slack_that_cannot_be_reached_has_refused_nothing(quiet_world: World) -> None:

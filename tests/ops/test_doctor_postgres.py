@@ -61,13 +61,6 @@ async def test_a_server_and_the_bots_on_it_are_described(url: str, quiet_world: 
 
 
 def test_what_is_wrong_is_named_with_its_remedy(url: str) -> None:
-    ask(url, "INSERT INTO migrations VALUES ('9998_newer', '')")
-    newer = found(url)["database"]
-    assert (newer.state, newer.remedy) == (
-        "warning",
-        "Install that version again: what it stored may be left alone until then.",
-    )
-    ask(url, "DELETE FROM migrations WHERE name = '9998_newer'")
     ask(url, _JOB.format(params="{{"))
     rows = found(url)["database rows"]
     assert (rows.state, "row broken of jobs" in rows.message) == ("error", True)
