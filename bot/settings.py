@@ -265,12 +265,10 @@ class _Settings(BaseModel):
             raise ValueError("still contains the placeholder of the example: replace it.")
         name = str(cls.model_fields[str(info.field_name)].alias)
         about = cls.table()[name]
-        what = f"the {about.title}" if about.title else "what belongs here."
         for beginning, (owner, kind) in _BEGINNINGS.items():
             if text.startswith(beginning) and name != owner:
+                what = f"the {about.title}" if about.title else "what belongs here."
                 raise ValueError(f"is {kind}, not {what}")
-        if text.startswith(("https://", "http://")) and about.title:
-            raise ValueError(f"is a web address, not {what}")
         return text
 
 

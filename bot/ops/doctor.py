@@ -45,7 +45,6 @@ from bot.service import errors as service_errors
 from bot.service.media import hosts_to_allow
 from bot.settings import (
     ENV_FILE,
-    EnvFileError,
     Settings,
     SettingsError,
     environment,
@@ -128,15 +127,13 @@ async def examine(
         )
 
 
-async def examine_deployment(post_to: str | None = None) -> AsyncIterator[Finding]:
-    """Yield the findings for the settings of this process, and of ``.env`` where it has none."""
-    try:
-        in_file = read_env_file()
-    except EnvFileError as failure:
-        yield error(str(ENV_FILE), *split(str(failure))).cleaned(str)
-        return
-    async for finding in examine(environment(), in_file=in_file, post_to=post_to):
-        yield finding
+def examine_deployment(post_to: str | None = None) -> AsyncIterator[Finding]:
+    """Return the findings for the settings of this process, and of ``.env`` where it has none.
+
+    Raises:
+        EnvFileError: the file cannot be read, or is wrong.
+    """
+    return examine(environment(), in_file=read_env_file(), post_to=post_to)
 
 
 async def _collected(

@@ -85,10 +85,6 @@ async def _client(connection: ConnectionSettings, token: str) -> AsyncIterator[A
         yield web_client(token, connection.slack_api_url, session)
 
 
-def _client_of(settings: Settings) -> contextlib.AbstractAsyncContextManager[AsyncWebClient]:
-    return _client(settings, settings.slack_bot_token.get_secret_value())
-
-
 # ── The token and the app ─────────────────────────────────────────────────────────────────────
 
 
@@ -232,7 +228,7 @@ def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
 async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
     """Yield whom and what the settings name, by name, and what of it is not there."""
     ids = {name: sorted(getattr(settings, name.lower())) for name in _WORDS}
-    async with _client_of(settings) as client:
+    async with _client(settings, settings.slack_bot_token.get_secret_value()) as client:
         names = _Names(client, timings)
         channel = [settings.approval_channel] if settings.approval_channel else []
         await names.look_up({*channel, *(each for found in ids.values() for each in found)})
@@ -371,7 +367,7 @@ async def try_posting(settings: Settings, channel: str, timings: Timings) -> Asy
     https://docs.slack.dev/reference/methods/chat.postMessage
     """
     person = min(settings.admin_users or settings.approvers, default=None)
-    async with _client_of(settings) as client:
+    async with _client(settings, settings.slack_bot_token.get_secret_value()) as client:
         trial = _Trial(client, settings.slack_api_url, timings)
         try:
             await trial.run(channel, person)

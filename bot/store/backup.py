@@ -48,7 +48,10 @@ def back_up(
         DatabaseError: there is no backup; what was at ``target`` is as it was.
     """
     _check_source(source, target)
-    _check_target(target, replace=replace)
+    if target.exists() and not replace:
+        raise DatabaseError(
+            f"{target} is there already: choose another name, or add --force to replace it."
+        )
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
             copy = Path(folder) / target.name
@@ -89,15 +92,6 @@ def _check_source(path: Path, target: Path) -> None:
     if target.resolve() in own or (target.exists() and target.samefile(path)):
         raise DatabaseError(f"{target} is the database itself: give the backup another name.")
     check_file(path)
-
-
-def _check_target(target: Path, *, replace: bool) -> None:
-    if target.is_dir():
-        raise DatabaseError(f"{target} is a folder: add a name for the file.")
-    if target.exists() and not replace:
-        raise DatabaseError(
-            f"{target} is there already: choose another name, or add --force to replace it."
-        )
 
 
 @contextlib.contextmanager

@@ -141,11 +141,6 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
             "the Verification Token is another one): copy it",
         ),
         ("VIDEO_API_KEY", "xapp-1-A1-2-b3", "is an app-level token"),
-        (
-            "VIDEO_API_KEY",
-            "https://videos.example.com",
-            "is a web address, not the API key: copy it from your account",
-        ),
         ("MEDIA_HOSTS", "https://cdn.example.com", "without https:// and paths"),
         ("MEDIA_HOSTS", "cdn.example.com/videos", "has something in it, which is no host"),
         ("MEDIA_HOSTS", "cdn.example.com:8443", "has something in it, which is no host"),

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
 import random
@@ -247,11 +246,10 @@ def connect(url: str, **parameters: str) -> Connection:
     # No prepared statements, before it is known that no pooler is in between: that may lead the
     # next transaction to another connection.
     connection = psycopg.connect(
-        url,
         autocommit=True,
         row_factory=dict_row,
         prepare_threshold=None,
-        **defaults(url) | parameters,
+        **parameters_of(url, **parameters),
     )
     # Of its transactions, whatever the server's own default is.
     connection.isolation_level = IsolationLevel.READ_COMMITTED
@@ -269,19 +267,16 @@ def name_of_bots(url: str) -> str:
         psycopg.Error: the URL cannot be read.
     """
     # https://www.postgresql.org/docs/current/runtime-config-logging.html#GUC-APPLICATION-NAME
-    return str({**_DEFAULTS, **conninfo_to_dict(url)}["application_name"])[:63]
+    return str(parameters_of(url)["application_name"])[:63]
 
 
-def defaults(url: str) -> dict[str, Any]:
-    """Return the parameters of a connection that the URL does not set.
+def parameters_of(url: str, **parameters: str) -> dict[str, Any]:
+    """Return libpq's parameters of a connection: ``parameters``, the URL's, then our own.
 
     Raises:
         psycopg.Error: it cannot be read.
     """
-    given = conninfo_to_dict(url)
-    return {name: value for name, value in _DEFAULTS.items() if name not in given} | {
-        "client_encoding": "utf8"
-    }
+    return {**_DEFAULTS, **conninfo_to_dict(url), "client_encoding": "utf8", **parameters}
 
 
 def _storable(value: Value) -> Value:
@@ -516,11 +511,10 @@ class NotificationListener:
 
 async def _connect_to_watch(url: str, **parameters: str) -> _AsyncConnection:
     return await psycopg.AsyncConnection.connect(
-        url,
         autocommit=True,
         row_factory=dict_row,
         prepare_threshold=None,
-        **defaults(url) | parameters,
+        **parameters_of(url, **parameters),
     )
 
 
@@ -627,7 +621,6 @@ class PostgresDatabase(Database):
         # The last one takes what comes next.
         self._idle = deque(self._links)
         self._workers = set[asyncio.Task[None]]()
-        self._running = dict[Link, Sequence[Call]]()
         endless = (self._listener.run, self._notify_others, self._watch_statements)
         self._endless = [self._start(run()) for run in endless]
 
@@ -719,7 +712,6 @@ class PostgresDatabase(Database):
             if not link.is_open:
                 await self._open(link)
             elif group := self._waiting.take_group():
-                self._running[link] = group
                 self._start_worker()  # for what is left
                 await self._run_group(link, group)
                 self._waiting.end_group(group)
@@ -729,7 +721,7 @@ class PostgresDatabase(Database):
             self._idle.appendleft(link)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """Answer all callers if a task failed: a worker's group would wait for ever."""
+        """Have the process end if a task failed: a worker's group waits for ever."""
         self._workers.discard(task)
         if task.cancelled() and self._is_closing.is_set():
             return
@@ -743,8 +735,6 @@ class PostgresDatabase(Database):
             "unexpectedly. Restart the bot."
         )
         self._unusable.set()
-        for call in itertools.chain.from_iterable(self._running.values()):
-            call.fail(DatabaseUncertain(str(self._broken)))
         self._refuse_waiting()
 
     async def _run_group(self, link: Link, group: Sequence[Call]) -> None:
