@@ -12,7 +12,6 @@ from functools import partial
 import psycopg
 import pytest
 
-from bot.model import DeliveryState
 from bot.store import DatabaseUnavailable, Store
 from bot.store.database import Query, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
@@ -84,32 +83,6 @@ async def test_two_works_that_lock_in_opposite_orders_are_both_done(
             there.database.run(lambda tx: lock(tx, second, first)),
         )
         assert all(done)
-
-
-async def test_a_claim_passes_over_what_another_copy_has_locked(postgres_url: str) -> None:
-    async with AsyncExitStack() as stack:
-        here, there = await stores(stack, postgres_url)
-        locked = (await submit(here, "V1")).job.id
-        free = (await submit(here, "V2")).job.id
-        has_locked, may_end = asyncio.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def hold(tx: Transaction) -> None:
-            lock_job(tx, locked)
-            loop.call_soon_threadsafe(has_locked.set)
-            asyncio.run_coroutine_threadsafe(may_end.wait(), loop).result()
-
-        stack.callback(may_end.set)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(here.database.run(hold))
-            await has_locked.wait()
-            async with asyncio.timeout(8):  # a claim that waits does so for longer
-                assert [job.id for job in await there.jobs.claim(NOW, 9)] == [free]
-                cards = await there.deliveries.claim(NOW, 9)
-                assert [each.job.id for each in cards] == [free]
-                assert cards[0].delivery.state is DeliveryState.PENDING
-            may_end.set()
-        assert [job.id for job in await there.jobs.claim(NOW, 9)] == [locked]
 
 
 async def test_two_copies_that_claim_at_once_share_the_work(postgres_url: str) -> None:
