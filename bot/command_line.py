@@ -30,15 +30,7 @@ def _progress(said: str = "") -> None:
         print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
 
 
-class _InOrder(click.Group):
-    """Commands that are listed in the order in which they are defined."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(self.commands)
-
-
 @click.group(
-    cls=_InOrder,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Run 'python -m bot COMMAND --help' for more about a command.",
 )

@@ -236,13 +236,10 @@ class _Settings(BaseModel):
         return next((each for each in secret if given.get(each, "").strip() in parts), None)
 
     @classmethod
-    def mistake(cls, name: str, text: str, beside: Mapping[str, str] | None = None) -> str | None:
-        """Return what is wrong with one setting, as a sentence that begins with its name.
-
-        ``beside`` has others that it has to fit.
-        """
+    def mistake(cls, name: str, text: str) -> str | None:
+        """Return what is wrong with one setting, as a sentence that begins with its name."""
         try:
-            cls.read({**(beside or {}), name: text})
+            cls.read({name: text})
         except SettingsError as error:
             return error.mistakes.get(name)
         return None
@@ -268,12 +265,10 @@ class _Settings(BaseModel):
             raise ValueError("still contains the placeholder of the example: replace it.")
         name = str(cls.model_fields[str(info.field_name)].alias)
         about = cls.table()[name]
-        what = f"the {about.title}" if about.title else "what belongs here."
         for beginning, (owner, kind) in _BEGINNINGS.items():
             if text.startswith(beginning) and name != owner:
+                what = f"the {about.title}" if about.title else "what belongs here."
                 raise ValueError(f"is {kind}, not {what}")
-        if text.startswith(("https://", "http://")) and about.title:
-            raise ValueError(f"is a web address, not {what}")
         return text
 
 
@@ -680,16 +675,6 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
                 "instead."
             )
         return secret
-
-    @field_validator("video_api_url")
-    @classmethod
-    def _is_not_the_bots_own(cls, url: str, info: ValidationInfo) -> str:
-        if url == info.data.get("public_url"):
-            raise ValueError(
-                "is the same as PUBLIC_URL, which is the address of the bot itself: one of them is "
-                "wrong."
-            )
-        return url
 
     @field_validator("allow_temporary_disk")
     @classmethod

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -10,10 +10,10 @@ from typing import Final
 from bot.clock import Clock
 from bot.ops.finding import Finding, counted, error, ok, split, warning
 from bot.slack.views.blocks import span
-from bot.store import DatabaseError, RowUnreadable
+from bot.store import DatabaseError
 from bot.store.database import Server
 from bot.store.engines import inspect_server
-from bot.store.inspection import Inspection, find_owner, inspect, unreadable_rows
+from bot.store.inspection import Inspection, find_owner, inspect
 from bot.store.sqlite_file import beside, check_file
 
 _NAME: Final = "database"
@@ -26,11 +26,6 @@ _LITTLE_SPACE_BYTES: Final = 512 * _MIB
 _NO_SPACE_BYTES: Final = 16 * _MIB
 _UNITS: Final = (("GB", 10**9), ("MB", 10**6), ("kB", 1000), ("bytes", 1))
 _MAX_LISTED: Final = 10
-# A running bot does what is due within seconds, an overdue poll under load within a minute or two.
-_BEHIND: Final = timedelta(minutes=5)
-# gen_random_uuid is there without an extension:
-# https://www.postgresql.org/docs/13/release-13.html
-_MIN_VERSION: Final = 130000
 # Beyond this, two copies may post the same message: see docs/postgresql.md.
 _MAX_DIFFERENCE: Final = timedelta(seconds=30)
 _MAX_AHEAD: Final = timedelta(seconds=5)
@@ -54,16 +49,15 @@ def check_database(address: Path | str, clock: Clock) -> Iterator[Finding]:
 
 def _check_on_server(url: str, clock: Clock) -> Iterator[Finding]:
     server = inspect_server(url, clock)
-    found = inspect(url, clock.now())
     is_small = server.size_bytes <= _SMALL_BYTES
-    unreadable = unreadable_rows(url) if is_small else []
+    found = inspect(url, clock.now(), read_rows=is_small)
     read = "all rows were read" if is_small else "its rows were not read"
     about = f"PostgreSQL {server.version}, {_bytes(server.size_bytes)}"
     yield _describe(about, found, read)
     yield from check_server(server)
-    yield from _check_rows(found, unreadable)
+    yield from _check_rows(found)
     running = f" ({counted(server.bots, 'connection')})" if server.bots else None
-    yield from _check_work(running, found, clock.now())
+    yield _check_work(running, found, clock.now())
 
 
 def _check_file(path: Path, clock: Clock) -> Iterator[Finding]:
@@ -89,74 +83,40 @@ def _check_file(path: Path, clock: Clock) -> Iterator[Finding]:
         size = _size(path) + _size(beside(path, "-wal"))
         is_small = size <= _SMALL_BYTES
         check_file(path, pages="quick_check" if is_small else "")
-        found = inspect(path, clock.now())
-        unreadable = unreadable_rows(path) if is_small else []
+        found = inspect(path, clock.now(), read_rows=is_small)
         read = "no damage found" if is_small else "its pages were not read (backup reads them)"
         yield _describe(f"{path.absolute()}, {_bytes(size)}", found, read)
         yield from _check_space(folder, size)
-        yield from _check_rows(found, unreadable)
+        yield from _check_rows(found)
         owner = find_owner(path)
         process = f" (process {owner})" if owner else ""
-        yield from _check_work(None if owner is None else process, found, clock.now())
+        yield _check_work(None if owner is None else process, found, clock.now())
 
 
 def check_server(server: Server) -> Iterator[Finding]:
     """Yield what is found about a server that accepts connections."""
-    if server.number < _MIN_VERSION:
-        yield error(
-            _NAME,
-            f"PostgreSQL {server.version} is too old",
-            f"Upgrade the server: the bot needs version {_MIN_VERSION // 10_000} or later.",
-        )
-    if server.is_read_only:
-        yield error(
-            _NAME,
-            "the server can only be read: it is a standby, or set to be read-only",
-            "Set DATABASE_URL to the primary server.",
-        )
-    if server.missing_rights:
-        [first, *more] = server.missing_rights
-        yield error(
-            _NAME,
-            f"the user of DATABASE_URL lacks a right: {first}"
-            f"{f', and {len(more)} more' if more else ''}",
-            "Grant it, or make that user the owner of the tables.",
-        )
-    if not (server.is_local or server.is_encrypted):
+    if not server.is_protected:
         yield warning(
             "database connection",
-            "is not encrypted: what people ask for can be read on the way to the server",
-            "Add ?sslmode=verify-full to DATABASE_URL, and the server's certificate authority as "
-            "sslrootcert.",
-        )
-    elif not (server.is_local or server.is_verified):
-        yield warning(
-            "database connection",
-            "is encrypted, but the server's certificate is not verified",
+            "can be read or changed on the way to the server, whose certificate is not verified",
             "Add ?sslmode=verify-full&sslrootcert=system to DATABASE_URL, or the file of your "
             "host's certificate authority as sslrootcert.",
         )
-    yield from _check_clock(server)
-
-
-def _check_clock(server: Server) -> Iterator[Finding]:
-    difference = abs(server.ahead)
+    seconds = abs(server.ahead).total_seconds()
     way = "ahead of" if server.ahead > timedelta(0) else "behind"
-    said = f"this machine's clock is {difference.total_seconds():,.1f} s {way} the server's"
-    limit = f"{int(_MAX_DIFFERENCE.total_seconds())} seconds"
-    remedy = f"Keep the clocks of all machines in time with NTP: {limit} between two are the limit."
-    if difference - server.precision >= _MAX_DIFFERENCE:
-        yield error(
-            "database clock", f"{said}: two copies of the bot may post the same message", remedy
-        )
-    elif difference - server.precision > _MAX_AHEAD:
-        yield warning("database clock", said, remedy)
+    said = f"this machine's clock is {seconds:,.1f} s {way} the server's"
+    if abs(server.ahead) <= _MAX_AHEAD:
+        yield ok("database clock", f"{said} (up to 30 seconds between two copies do no harm)")
     else:
-        yield ok("database clock", f"{said} (up to {limit} between two copies do no harm)")
+        yield (error if abs(server.ahead) >= _MAX_DIFFERENCE else warning)(
+            "database clock",
+            f"{said}: from 30 seconds on, two copies of the bot may post the same message",
+            "Keep the clocks of all machines in time with NTP.",
+        )
 
 
-def _check_rows(found: Inspection, unreadable: Sequence[RowUnreadable]) -> Iterator[Finding]:
-    if unreadable:
+def _check_rows(found: Inspection) -> Iterator[Finding]:
+    if unreadable := found.unreadable:
         rows = ", ".join(f"row {each.row} of {each.table}" for each in unreadable[:_MAX_LISTED])
         more = len(unreadable) - _MAX_LISTED
         yield error(
@@ -175,17 +135,10 @@ def _check_rows(found: Inspection, unreadable: Sequence[RowUnreadable]) -> Itera
 
 
 def _describe(about: str, found: Inspection, read: str) -> Finding:
-    if found.newer:
-        return warning(
-            _NAME,
-            f"{about}, was brought up to date by a newer version ({found.newer}); {read}",
-            "Install that version again: what it stored may be left alone until then.",
-        )
+    version = "up to date"
     if found.pending:
         count = counted(len(found.pending), "migration")
         version = f"{count} to apply, which the next start does"
-    else:
-        version = "up to date"
     return ok(_NAME, f"{about}, {version}; {read}")
 
 
@@ -208,30 +161,21 @@ def _check_space(folder: Path, size: int) -> Iterator[Finding]:
         yield ok("disk space", f"{_bytes(free)} free")
 
 
-def _check_work(running: str | None, found: Inspection, now: datetime) -> Iterator[Finding]:
+def _check_work(running: str | None, found: Inspection, now: datetime) -> Finding:
     """``running`` says which bot uses the database, in brackets; None if none does."""
-    count = found.jobs.count + found.deliveries.count
-    due = [each.oldest for each in (found.jobs, found.deliveries) if each.oldest is not None]
-    age = max(now - min(due), timedelta(0)) if due else timedelta(0)
-    kinds = ((found.jobs.count, "request"), (found.deliveries.count, "message"))
-    waiting = (
-        f"{' and '.join(counted(number, noun) for number, noun in kinds if number)} "
-        f"{'waits' if count == 1 else 'wait'}{f', the oldest for {span(age)}' if due else ''}"
+    if running is not None:
+        return ok("bot", f"is running on this database{running}")
+    count = sum(found.waiting.values())
+    if not count:
+        return ok("bot", "no bot runs on this database, and nothing waits in it")
+    work = [counted(number, noun) for noun, number in found.waiting.items() if number]
+    since = "" if found.oldest is None else f", the oldest for {span(now - found.oldest)}"
+    return warning(
+        "bot",
+        f"no bot runs on this database, and {' and '.join(work)} "
+        f"{'waits' if count == 1 else 'wait'}{since}",
+        "Start it: python -m bot serve.",
     )
-    if running is None and count:
-        yield warning(
-            "bot", f"no bot runs on this database, and {waiting}", "Start it: python -m bot serve."
-        )
-    elif running is None:
-        yield ok("bot", "no bot runs on this database, and nothing waits in it")
-    elif age > _BEHIND:
-        yield warning(
-            "bot",
-            f"is running{running}, but {waiting}",
-            "Read its log: it says what it cannot reach. GET /readyz says it too.",
-        )
-    else:
-        yield ok("bot", f"is running on this database{running}")
 
 
 def _size(path: Path) -> int:

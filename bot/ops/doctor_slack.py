@@ -21,19 +21,14 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
-from bot.model import Installation
-from bot.ops.finding import CheckState, Finding, error, explain, ok, warning
+from bot.ops.finding import Finding, error, explain, ok, warning
 from bot.setting_values import MAX_BOX
 from bot.settings import ConnectionSettings, Settings
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
-from bot.slack.installation import fetch_installation
-from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.payloads import Payload
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.views.blocks import Json
-from bot.store.inspection import stored_installation, stored_limit_changes
-from bot.store.usage import LIMITS, written
 from bot.timings import Timings
 
 _T = TypeVar("_T")
@@ -90,38 +85,24 @@ async def _client(connection: ConnectionSettings, token: str) -> AsyncIterator[A
         yield web_client(token, connection.slack_api_url, session)
 
 
-def _client_of(settings: Settings) -> contextlib.AbstractAsyncContextManager[AsyncWebClient]:
-    return _client(settings, settings.slack_bot_token.get_secret_value())
-
-
 # ── The token and the app ─────────────────────────────────────────────────────────────────────
 
 
 async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> AsyncIterator[Finding]:
     """Yield what Slack says about the tokens, their scopes and the time."""
-    async with _client_of(settings) as client:
-        token = settings.slack_bot_token.get_secret_value()
-        answer = await _ask("auth.test", token, settings, timings, lambda found: found)
-        yield answer if isinstance(answer, Finding) else _identity(answer)
-        if (app_token := settings.slack_app_token) is not None:
-            yield await try_app_token(app_token.get_secret_value(), settings, timings)
-        if isinstance(answer, Finding):
-            return
-        headers = {name.lower(): value for name, value in answer.headers.items()}
-        with contextlib.suppress(ValueError, TypeError, OverflowError):
-            skew = clock.now() - parsedate_to_datetime(headers.get("date", ""))
-            yield _judge_skew(skew, is_http=settings.slack_app_token is None)
-        if (granted := granted_scopes(answer.headers)) is not None:
-            for finding in _check_scopes(granted, settings):
-                yield finding
-        try:
-            found = await fetch_installation(client, timings)
-        except OutsideError as failure:
-            yield _failed(failure, settings, timings)
-            return
-    stored = await asyncio.to_thread(stored_installation, settings.database_address)
-    if stored is not None and (wrong := _compare(found, stored)):
-        yield wrong
+    token = settings.slack_bot_token.get_secret_value()
+    answer = await _ask("auth.test", token, settings, timings, lambda found: found)
+    yield answer if isinstance(answer, Finding) else _identity(answer)
+    if (app_token := settings.slack_app_token) is not None:
+        yield await try_app_token(app_token.get_secret_value(), settings, timings)
+    if isinstance(answer, Finding):
+        return
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        skew = clock.now() - parsedate_to_datetime(headers.get("date", ""))
+        yield _judge_skew(skew, is_http=settings.slack_app_token is None)
+    for finding in _check_scopes(granted_scopes(answer.headers), settings):
+        yield finding
 
 
 async def try_bot_token(token: str, connection: ConnectionSettings, timings: Timings) -> Finding:
@@ -180,31 +161,22 @@ async def _ask(
     **arguments: str,
 ) -> _T | Finding:
     """Return what ``read`` makes of Slack's answer to a call with a token, or why there is none."""
+    url, limit = connection.slack_api_url, timings.call_timeout
     async with _client(connection, token) as client:
         try:
-            async with translated(timings.call_timeout):
+            async with translated(limit):
                 return read(await client.api_call(method, json=arguments or None))
         except OutsideError as failure:
-            return _failed(failure, connection, timings, method)
+            name, message, remedy = _REFUSALS[method]
+            if isinstance(failure, Refused):
+                return error(name, f"{message} ({failure.code})", remedy)
+            return error(name, *explain(failure, url, limit, "SLACK_API_URL"))
 
 
-def _failed(
-    failure: OutsideError,
-    connection: ConnectionSettings,
-    timings: Timings,
-    method: str = "auth.test",
-) -> Finding:
-    """Return that Slack cannot be reached, or what its refusal of a method means."""
-    name, message, remedy = _REFUSALS[method]
-    if isinstance(failure, Refused):
-        return error(name, f"{message} ({failure.code})", remedy)
-    return error(
-        name, *explain(failure, connection.slack_api_url, timings.call_timeout, "SLACK_API_URL")
-    )
-
-
-def _check_scopes(granted: frozenset[str], settings: Settings) -> Iterator[Finding]:
-    """Yield which scopes of the manifest the token does not have."""
+def _check_scopes(granted: frozenset[str] | None, settings: Settings) -> Iterator[Finding]:
+    """Yield which scopes of the manifest the token does not have; nothing if Slack says none."""
+    if granted is None:
+        return
     remedies = _remedies(settings)
     missing = [each for each in (*REQUIRED_SCOPES, *OPTIONAL_SCOPES) if each not in granted]
     for scope in missing:
@@ -224,6 +196,7 @@ def _remedies(settings: Settings) -> dict[str, str]:
     """Return what else to do about missing scopes that the settings want, as clauses."""
     shared = not settings.allow_shared_channels
     lists = settings.video_users and settings.training_users
+    groups = any(each.startswith("S") for each in settings.video_users | settings.training_users)
     wanted = (
         ("users:read", not lists, "list in VIDEO_USERS and TRAINING_USERS who may ask"),
         ("channels:read", shared, "accept it with ALLOW_SHARED_CHANNELS=yes"),
@@ -231,28 +204,10 @@ def _remedies(settings: Settings) -> dict[str, str]:
         ("files:write", bool(settings.media_hosts), "remove MEDIA_HOSTS"),
         ("files:read", bool(settings.media_hosts), "remove MEDIA_HOSTS"),
         ("files:read", settings.max_script > MAX_BOX, f"set MAX_SCRIPT to {MAX_BOX}"),
+        ("usergroups:read", groups, "name people in place of user groups"),
         ("channels:join", settings.join_public_channels, "remove JOIN_PUBLIC_CHANNELS"),
     )
     return {scope: remedy for scope, is_wanted, remedy in wanted if is_wanted}
-
-
-def _compare(found: Installation, stored: Installation) -> Finding | None:
-    """Return what is wrong if the database belongs to another workspace or app than the token."""
-    if stored.team_id != found.team_id:
-        return error(
-            "Slack workspace",
-            "SLACK_BOT_TOKEN belongs to another workspace than the database, so nobody is served",
-            "Use that workspace's token, or another database.",
-        )
-    if stored.app_id and found.app_id not in {None, stored.app_id}:
-        return error(
-            "Slack app",
-            "SLACK_BOT_TOKEN belongs to another app than before, which cannot edit the earlier "
-            "app's messages",
-            "Use the earlier app's token. To change the app for good, begin with an empty "
-            "database: set DATABASE_URL to a new file.",
-        )
-    return None
 
 
 def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
@@ -261,35 +216,24 @@ def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
     way = "ahead of" if skew > timedelta(0) else "behind"
     if abs(skew) < _SKEWED:
         return ok("clock", f"this machine's clock is within {max(seconds, 1)} s of Slack's")
-    message = f"this machine's clock is {seconds} s {way} Slack's"
-    if is_http and abs(skew) >= _REFUSED:
-        return error("clock", f"{message}: from 5 minutes on, all requests are refused", _NTP)
-    return warning("clock", message, _NTP)
+    limit = ": from 5 minutes on, all requests are refused" if is_http else ""
+    return (error if is_http and abs(skew) >= _REFUSED else warning)(
+        "clock", f"this machine's clock is {seconds} s {way} Slack's{limit}", _NTP
+    )
 
 
 # ── People and channels ───────────────────────────────────────────────────────────────────────
 
 
 async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
-    """Yield whom and what the settings and admins name, by name, and what of it is not there."""
-    changes = await asyncio.to_thread(stored_limit_changes, settings.database_address)
-    values = {
-        name: changes[name].value if name in changes else written(getattr(settings, name.lower()))
-        for name in _WORDS
-    }
-    ids = {name: [each for each in value.split(",") if each] for name, value in values.items()}
-    async with _client_of(settings) as client:
+    """Yield whom and what the settings name, by name, and what of it is not there."""
+    ids = {name: sorted(getattr(settings, name.lower())) for name in _WORDS}
+    async with _client(settings, settings.slack_bot_token.get_secret_value()) as client:
         names = _Names(client, timings)
         channel = [settings.approval_channel] if settings.approval_channel else []
         await names.look_up({*channel, *(each for found in ids.values() for each in found)})
     for finding in (*names.findings(ids), *_check_approval(settings, names)):
         yield finding
-    changed = [
-        f"{each.name} is {each.value or 'empty'} ({each.changed_by} on {each.changed_at:%Y-%m-%d})"
-        for each in changes.values()
-    ]
-    but = f", but for what admins changed in Home: {', '.join(changed)}" if changed else ""
-    yield ok("limits", f"limits are as in the settings{but}")
 
 
 class _Names:
@@ -303,30 +247,28 @@ class _Names:
         self.channels: dict[str, Json] = {}
         self.missing: dict[str, str] = {}
         """Why somebody or something named does not count, as a clause about it."""
-        self.not_shown: dict[str, str] = {}
-        """The code with which Slack refuses to say anything about an id."""
-        self.unanswered: set[str] = set()
+        self.unseen: set[str] = set()
+        """Of what Slack says nothing."""
 
     async def look_up(self, ids: Collection[str]) -> None:
         """Ask Slack about all of them."""
         groups = {each for each in ids if each.startswith("S")}
         await asyncio.gather(
-            *(self._guarded([each], self._person(each)) for each in ids if each[0] in "UW"),
-            *(self._guarded([each], self._channel(each)) for each in ids if each[0] in "CG"),
-            *([self._guarded(groups, self._groups(groups))] if groups else []),
+            *(self._ask(self._person, each) for each in ids if each[0] in "UW"),
+            *(self._ask(self._channel, each) for each in ids if each[0] in "CG"),
+            *([self._ask(self._groups, *groups)] if groups else []),
         )
 
-    async def _guarded(self, ids: Collection[str], work: Awaitable[None]) -> None:
+    async def _ask(self, look_up: Callable[..., Awaitable[None]], *ids: str) -> None:
         try:
             async with self._calls, translated(self._timings.call_timeout):
-                await work
-        except Refused as failure:
-            if failure.code.endswith(("_not_found", "_not_visible")):
+                await look_up(*ids)
+        except OutsideError as failure:
+            code = failure.code if isinstance(failure, Refused) else ""
+            if code.endswith(("_not_found", "_not_visible")):
                 self.missing |= {each: _GONE.get(each[0], "is not there") for each in ids}
-            else:
-                self.not_shown |= dict.fromkeys(ids, failure.code)
-        except OutsideError:  # the check of Slack says why
-            self.unanswered |= set(ids)
+            else:  # where there is no answer, the check of Slack says why
+                self.unseen |= set(ids)
 
     async def _person(self, user: str) -> None:
         """Ask about a person: https://docs.slack.dev/reference/objects/user-object."""
@@ -338,7 +280,7 @@ class _Names:
         elif found.get("is_bot"):
             self.missing[user] = f"({self.names[user]}) is an app, not a person"
 
-    async def _groups(self, groups: Collection[str]) -> None:
+    async def _groups(self, *groups: str) -> None:
         """Ask about the user groups that are not disabled.
 
         https://docs.slack.dev/reference/methods/usergroups.list
@@ -360,30 +302,15 @@ class _Names:
     def findings(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
         """Yield who and what each setting names, by the name of the setting."""
         for name, words in _WORDS.items():
-            by_admins = ", or in Home, if it was set there" if name in LIMITS else ""
             for each in ids[name]:
                 if why := self.missing.get(each):
-                    yield error(
-                        name,
-                        f"{each} {why}",
-                        f"Correct or remove {each} in {name}{by_admins}.",
-                    )
-                elif each.startswith("S") and (code := self.not_shown.get(each)):
-                    yield warning(
-                        name,
-                        f"{each} lets nobody in: Slack refuses to say who is in it ({code})",
-                        "Add the scope usergroups:read in the Slack app (OAuth & Permissions) and "
-                        "install the app again, or name people instead.",
-                    )
+                    yield error(name, f"{each} {why}", f"Correct or remove {each} in {name}.")
             there = [self.names.get(each, each) for each in ids[name] if each not in self.missing]
             if there:
                 more = len(there) - _MAX_NAMED
                 shown = ", ".join(there[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-                unseen = ""
-                if self.unanswered & set(ids[name]):
-                    unseen = " (not looked up: Slack does not answer)"
-                elif self.not_shown.keys() & set(ids[name]):
-                    unseen = " (Slack doesn't say who or what that is)"
+                is_unseen = self.unseen & set(ids[name])
+                unseen = " (Slack doesn't say who or what that is)" if is_unseen else ""
                 yield ok("people", f"{words}: {shown}{unseen}")
 
 
@@ -407,7 +334,7 @@ def _check_approval(settings: Settings, names: _Names) -> Iterator[Finding]:
         )
     elif channel is None:
         yield ok("approval", "each approver is asked in a direct message")
-    elif names.not_shown.get(channel) in CANNOT_LOOK:
+    elif channel in names.unseen:
         message = f"Slack doesn't let me look at {channel}, where approvers are asked"
         yield ok("approval", message)
     elif wrong := _wrong_with(channel, settings, names):
@@ -423,8 +350,6 @@ def _check_approval(settings: Settings, names: _Names) -> Iterator[Finding]:
 def _wrong_with(channel: str, settings: Settings, names: _Names) -> str:
     """Return why approvers are not asked in a channel; "" if they are."""
     found = names.channels.get(channel, {})
-    if code := names.not_shown.get(channel):
-        return f"Slack doesn't show me APPROVAL_CHANNEL ({code})"
     if channel in names.missing:
         return f"APPROVAL_CHANNEL {names.missing[channel]}"
     is_shared = found.get("is_ext_shared") or found.get("is_pending_ext_shared")
@@ -442,13 +367,13 @@ async def try_posting(settings: Settings, channel: str, timings: Timings) -> Asy
     https://docs.slack.dev/reference/methods/chat.postMessage
     """
     person = min(settings.admin_users or settings.approvers, default=None)
-    async with _client_of(settings) as client:
+    async with _client(settings, settings.slack_bot_token.get_secret_value()) as client:
         trial = _Trial(client, settings.slack_api_url, timings)
         try:
             await trial.run(channel, person)
         finally:
             await trial.clean_up()
-    for finding in trial.found:
+    for finding in trial.found.values():
         yield finding
 
 
@@ -461,7 +386,8 @@ class _Trial:
         self._timings = timings
         self._posted: list[tuple[str, str]] = []  # channels and ts, in the order of posting
         self._file = ""
-        self.found: list[Finding] = []
+        self.found: dict[str, Finding] = {}
+        """What became of each step, by its name."""
 
     async def run(self, channel: str, person: str | None) -> None:
         """Post, edit, reply, look it up, upload, and write to a person."""
@@ -480,7 +406,8 @@ class _Trial:
                 self._file = str(uploaded["files"][0]["id"])
                 await self._note_shared()
         if person is None:
-            self.found.append(ok("write to a person", "not tried: ADMIN_USERS is not set"))
+            step = "write to a person"
+            self.found[step] = ok(step, "not tried: ADMIN_USERS is not set")
         elif opened := await self._do(
             "open a direct message", client.conversations_open(users=person), "im:write"
         ):
@@ -488,16 +415,12 @@ class _Trial:
 
     async def clean_up(self) -> None:
         """Delete everything, replies before what they are in reply to."""
-        tried, self.found = self.found, []
         if self._file:
             delete = self._client.files_delete(file=self._file)
-            await self._do("delete the file", delete, "files:write")
+            await self._do("delete it all", delete, "files:write")
         for channel, ts in reversed(self._posted):
             delete = self._client.chat_delete(channel=channel, ts=ts)
-            await self._do("delete a message", delete, "chat:write")
-        if self.found and all(each.state is CheckState.OK for each in self.found):
-            self.found = [ok("delete it all", "allowed")]
-        self.found = tried + self.found
+            await self._do("delete it all", delete, "chat:write")
 
     async def _post(self, name: str, channel: str, thread_ts: str | None = None) -> bool:
         call = self._client.chat_postMessage(channel=channel, text=_TEXT, thread_ts=thread_ts)
@@ -527,21 +450,21 @@ class _Trial:
             async with translated(self._timings.call_timeout):
                 answer = await call
         except OutsideError as failure:
-            judge = error if scope == "chat:write" else warning
-            if not isinstance(failure, Refused):
-                said = explain(failure, self._url, self._timings.call_timeout, "SLACK_API_URL")
-                found = judge(name, *said)
-            elif failure.code == "channel_not_found":  # that is no fault of the bot's
-                found = warning(name, f"the channel {_GONE['C']}", _INVITE)
-            else:
-                remedies = {
-                    "missing_scope": f"It needs the scope {scope}. {_GRANT}",
-                    "not_in_channel": _INVITE,
-                }
-                elsewhere = "https://docs.slack.dev/reference/methods explains it."
-                remedy = remedies.get(failure.code, elsewhere)
-                found = judge(name, f"refused: {failure.code}", remedy)
-            self.found.append(found)
+            self.found[name] = self._refusal(name, failure, scope)
             return None
-        self.found.append(ok(name, "allowed"))
+        self.found.setdefault(name, ok(name, "allowed"))
         return answer
+
+    def _refusal(self, name: str, failure: OutsideError, scope: str) -> Finding:
+        judge = error if scope == "chat:write" else warning
+        if not isinstance(failure, Refused):
+            said = explain(failure, self._url, self._timings.call_timeout, "SLACK_API_URL")
+            return judge(name, *said)
+        if failure.code == "channel_not_found":  # that is no fault of the bot's
+            return warning(name, f"the channel {_GONE['C']}", _INVITE)
+        remedies = {
+            "missing_scope": f"It needs the scope {scope}. {_GRANT}",
+            "not_in_channel": _INVITE,
+        }
+        elsewhere = "https://docs.slack.dev/reference/methods explains it."
+        return judge(name, f"refused: {failure.code}", remedies.get(failure.code, elsewhere))

@@ -4,9 +4,8 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
@@ -108,42 +107,41 @@ def export(
                 "it is the bot's, and start the bot of this version on it."
             )
         read = {"requests": _requests, "audit": _audit, "usage": _usage}[what]
-        write = write_csv if format_ == "csv" else write_json
+        records = read(snapshot, job)
         count = 0
 
         def counted() -> Iterator[Record]:
             nonlocal count
-            for count, record in enumerate(read(snapshot, job), 1):
+            for count, record in enumerate(records, 1):
                 if count % _TOLD_RECORDS == 0:
                     progress(f"exporting: {count:,}")
                 yield record
 
-        write(counted(), COLUMNS[what], to)
+        if format_ == "csv":
+            write_csv(counted(), COLUMNS[what], to)
+        else:
+            write_json(counted(), to)
         to.flush()
     return count
 
 
-def write_csv(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -> None:
-    """Write records as CSV, with a header, which is not there if the first one cannot be read.
+def write_csv(records: Iterable[Record], columns: Sequence[str], to: IO[str]) -> None:
+    """Write records as CSV, with a header.
 
     No cell is a formula: a sign that would begin one has a "'" before it. No cell controls a
     terminal.
     """
-    names = list(columns)
-    writer = csv.writer(to, lineterminator="\n")
-    unwritten = iter(records)
-    first = next(unwritten, None)
-    writer.writerow(names)
-    for record in () if first is None else chain([first], unwritten):
-        writer.writerow([_cell(record[name]) for name in names])
+    writer = csv.DictWriter(to, columns, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow({name: _cell(value) for name, value in record.items()})
 
 
-def write_json(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -> None:
+def write_json(records: Iterable[Record], to: IO[str]) -> None:
     """Write records as one JSON array, each on a line of its own."""
-    names = list(columns)
     separator = "[\n"
     for record in records:
-        to.write(separator + json.dumps({name: record[name] for name in names}))
+        to.write(separator + json.dumps(record))
         separator = ",\n"
     to.write("[]\n" if separator == "[\n" else "\n]\n")
 
@@ -189,7 +187,7 @@ def _readable(
 
 
 def _requests(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
-    """Yield requests, the oldest first.
+    """Return requests, the oldest first.
 
     Raises:
         OperatorError: there is no request ``job``.
@@ -197,7 +195,7 @@ def _requests(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
     rows: Iterable[Row] = _selected(snapshot, _REQUESTS, "jobs.id", job)
     if job is not None and not (rows := list(rows)):
         raise OperatorError(f"There is no request {job}. Old ones are deleted.")
-    yield from _readable(rows, _request, "request", ": python -m bot doctor says more")
+    return _readable(rows, _request, "request", ": python -m bot doctor says more")
 
 
 def _request(row: Row) -> Record:
@@ -212,8 +210,8 @@ def _request(row: Row) -> Record:
         "user": found.user,
         "channel": found.channel,
         "asked_at": _iso(found.created_at),
-        "started_at": _optional_iso(found.started_at),
-        "ended_at": _optional_iso(found.ended_at),
+        "started_at": _iso(found.started_at),
+        "ended_at": _iso(found.ended_at),
         "remote_id": found.remote_id,
         "name": next((params[name] for name in params if name.endswith("_name")), None),
         "replica_id": params.get("replica_id"),
@@ -226,8 +224,8 @@ def _request(row: Row) -> Record:
 
 
 def _audit(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
-    """Yield who did what, the oldest first."""
-    yield from _readable(_selected(snapshot, _AUDIT, "job_id", job), _act, "act")
+    """Return who did what, the oldest first."""
+    return _readable(_selected(snapshot, _AUDIT, "job_id", job), _act, "act")
 
 
 def _act(row: Row) -> Record:
@@ -243,14 +241,14 @@ def _act(row: Row) -> Record:
 
 
 def _usage(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
-    """Yield what each person asked for in each month, but for what was not charged.
+    """Return what each person asked for in each month, but for what was not charged.
 
     Raises:
         OperatorError: it is to be about one request.
     """
     if job is not None:
         raise OperatorError("Usage is of a person and a month: leave --job out.")
-    yield from _readable(snapshot.all(Query(_USAGE)), _used, "row of usage")
+    return _readable(snapshot.all(Query(_USAGE)), _used, "row of usage")
 
 
 def _used(row: Row) -> Record:
@@ -264,13 +262,9 @@ def _used(row: Row) -> Record:
         }
 
 
-def _iso(moment: datetime) -> str:
+def _iso(moment: datetime | None) -> str | None:
     """Return a moment in ISO 8601, UTC: 2026-11-22T16:44:07Z."""
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _optional_iso(moment: datetime | None) -> str | None:
-    return None if moment is None else _iso(moment)
+    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _seconds(milliseconds: int) -> int:

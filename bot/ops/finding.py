@@ -3,7 +3,6 @@
 import re
 import shutil
 import ssl
-import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -88,11 +87,7 @@ class Finding:
         return replace(self, message=shown(self.message, mask), remedy=shown(self.remedy, mask))
 
 
-_MARKS: Final = {
-    CheckState.OK: ("✓", "+"),
-    CheckState.WARNING: ("!", "!"),
-    CheckState.ERROR: ("✗", "x"),
-}
+_MARKS: Final = {CheckState.OK: "✓", CheckState.WARNING: "!", CheckState.ERROR: "✗"}
 
 
 def ok(name: str, message: str) -> Finding:
@@ -148,9 +143,7 @@ def _line(found: Sequence[Finding]) -> str:
             if each.state is worst
         )
     )
-    mark, plain = _MARKS[worst]
-    mark = mark if mark.encode(sys.stdout.encoding, "ignore") else plain
-    text = f"{mark} {area:<{_AREA_WIDTH}}  {said}"
+    text = f"{_MARKS[worst]} {area:<{_AREA_WIDTH}}  {said}"
     width = _columns()
     return text if len(text) <= width else f"{text[: width - 3]}..."
 

@@ -11,19 +11,16 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import webbrowser
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from itertools import count
-from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import click
-from dotenv.parser import parse_stream
+from dotenv import set_key, unset_key
 
 from bot import log
 from bot.clock import SystemClock
@@ -49,99 +46,35 @@ from bot.timings import Timings
 _HEADER: Final = (
     "# Settings of the bot, written by `python -m bot init`. It holds secrets: keep it private.\n"
 )
-# What every reader takes as it is, a shell too.
+# What every reader takes as it is. Anything else gets quotes, which docker --env-file takes for a
+# part of the value: https://docs.docker.com/reference/cli/docker/container/run/#env
 _PLAIN: Final = re.compile(r"[\w.:/@%+,=^-]*", re.ASCII)
-_NOT_FOR_SINGLE_QUOTES: Final = re.compile(r"['\\]")
 
 
-class EnvFile:
-    """The lines of a ``.env``, of which only the settings that change are touched."""
+def write(changed: Mapping[str, str | None]) -> None:
+    """Set settings in ``.env``, for its owner alone; all else in it is kept.
 
-    def __init__(self, text: str | None, values: Mapping[str, str]) -> None:
-        self.exists = text is not None
-        self.values = values
-        self._bindings = list(parse_stream(io.StringIO(text or _HEADER, newline="")))
+    None means that a setting that it has is not to be there.
 
-    @classmethod
-    def read(cls) -> Self:
-        """Read the file; there need not be one.
-
-        Raises:
-            EnvFileError: it cannot be read, or is not understood.
-        """
-        values = {name: text for name, text in read_env_file().items() if text}
-        return cls(ENV_FILE.read_bytes().decode() if ENV_FILE.exists() else None, values)
-
-    def changes(self, wanted: Mapping[str, str | None]) -> dict[str, list[str]]:
-        """Return the names that writing would "add", "replace" and "remove".
-
-        None means that a setting is not to be there.
-        """
-        found = defaultdict[str, list[str]](list)
-        for name, text in wanted.items():
-            if self.values.get(name) != text:
-                verb = "add" if name not in self.values else "replace" if text else "remove"
-                found[verb].append(name)
-        return found
-
-    def write(self, wanted: Mapping[str, str | None]) -> None:
-        """Write the file with these settings, for its owner alone; all else in it is kept.
-
-        Raises:
-            EnvFileError: it cannot be written; it is as it was then.
-        """
-        # Through a link, so that the link stays.
-        target = Path(os.path.realpath(ENV_FILE))
-        try:
-            # A temporary file is its owner's alone.
-            with tempfile.TemporaryDirectory(prefix=".env.", dir=target.parent) as folder:
-                with tempfile.NamedTemporaryFile(
-                    "w", encoding="utf-8", newline="", dir=folder, delete=False
-                ) as file:
-                    file.write(self._text(wanted))
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(file.name).replace(target)
-        except OSError as error:
-            raise EnvFileError(
-                f"{ENV_FILE.absolute()} cannot be written ({error.strerror}): run this in a folder "
-                "that is yours, on a disk with space left."
-            ) from None
-
-    def _text(self, wanted: Mapping[str, str | None]) -> str:
-        changed = {name: text for name, text in wanted.items() if self.values.get(name) != text}
-        left, parts = dict(changed), list[str]()
-        for each in self._bindings:
-            line = each.original.string
-            if each.key is None or each.key not in changed:
-                parts.append(line)
-            elif text := left.pop(each.key, None):  # a later line about it goes
-                # To python-dotenv, a line begins with the blank ones before it.
-                blank = line[: len(line) - len(line.lstrip())]
-                parts.append(f"{blank}{each.key}={quoted(text)}\n")
-        if parts and not parts[-1].endswith(("\n", "\r")):
-            parts.append("\n")
-        parts += [f"{name}={quoted(text)}\n" for name, text in left.items() if text]
-        return "".join(parts)
-
-
-def quoted(text: str) -> str:
-    """Return a value as it stands in the file.
-
-    Bare where everybody reads it as it is: python-dotenv, ``docker --env-file``, Compose, systemd
-    and a shell. Anything else needs quotes, which ``docker --env-file`` takes for a part of the
-    value: single ones mean the same to the other four. With a single quote or a backslash in it, it
-    gets double quotes, in which Compose and shells replace what a dollar sign begins.
-
-    https://docs.docker.com/reference/cli/docker/container/run/#env,
-    https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/ and
-    https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#EnvironmentFile=
+    Raises:
+        EnvFileError: it cannot be written.
     """
-    if _PLAIN.fullmatch(text):
-        return text
-    if not _NOT_FOR_SINGLE_QUOTES.search(text):
-        return f"'{text}'"
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    target = os.path.realpath(ENV_FILE)  # through a link, so that the link stays
+    try:
+        if not ENV_FILE.exists():
+            ENV_FILE.touch(mode=0o600)
+            ENV_FILE.write_text(_HEADER)
+        for name, text in changed.items():
+            if text:
+                is_plain = _PLAIN.fullmatch(text)
+                set_key(target, name, text, quote_mode="never" if is_plain else "always")
+            else:
+                unset_key(target, name)
+    except OSError as error:
+        raise EnvFileError(
+            f"{ENV_FILE.absolute()} cannot be written ({error.strerror}): run this in a folder "
+            "that is yours, on a disk with space left."
+        ) from None
 
 
 # ── Questions and checks ──────────────────────────────────────────────────────────────────────────
@@ -169,16 +102,12 @@ _CONFIGURATION_TOKEN: Final = "xoxe.xoxp-"  # noqa: S105 - how one begins
 _TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
 
 
-class SetupError(OperatorError):
-    """The set-up cannot go on; ``str()`` says why and what to do."""
-
-
 # ── Answers ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def mistake_in(name: str, text: str, beside: Mapping[str, str]) -> str | None:
-    """Return what is wrong with a value beside others, as a sentence without it."""
-    mistake = Settings.mistake(name, text, beside)
+def mistake_in(name: str, text: str) -> str | None:
+    """Return what is wrong with a value, as a sentence without it."""
+    mistake = Settings.mistake(name, text)
     return f"That {mistake.removeprefix(name).strip()}" if mistake else None
 
 
@@ -247,7 +176,7 @@ class Wizard:
         """Ask for everything and return the settings; None stands for one that is not to be set.
 
         Raises:
-            SetupError: something is wrong, and nobody can be asked.
+            OperatorError: something is wrong, and nobody can be asked.
             click.Abort: the person ended it.
         """
         self._values = {name: self._answer(name) or self._known.get(name, "") for name in _TAKEN}
@@ -329,7 +258,7 @@ class Wizard:
             socket = " --json" if self.uses_socket_mode else ""
             terminal.say(
                 "No form, or an empty one? Choose From a manifest, and paste what this prints: "
-                f"{_python()} -m bot manifest{socket}"
+                f"{sys.executable} -m bot manifest{socket}"
             )
         terminal.say(
             "An icon for the app is in docs/pictures/icon.png: add it under Basic Information > "
@@ -368,15 +297,15 @@ class Wizard:
         """Return what is given for a setting; None if that is nothing, or not valid.
 
         Raises:
-            SetupError: it is not valid, and is not asked for.
+            OperatorError: it is not valid, and is not asked for.
         """
         if name not in self._given:
             return None
         text = normal(name, self._given[name])
-        if not text or (mistake := mistake_in(name, text, self._values)) is None:
+        if not text or (mistake := mistake_in(name, text)) is None:
             return text
         if self._is_silent or name in _TAKEN:
-            raise SetupError(f"{name}: {mistake}")
+            raise OperatorError(f"{name}: {mistake}")
         terminal.bad(f"{name} in the environment: {mistake}")
         return None
 
@@ -389,7 +318,7 @@ class Wizard:
             if not text:
                 nothing = "Nothing arrived. Paste it once more, then press Enter."
                 terminal.bad(nothing if hidden else "This one is needed.")
-            elif mistake := mistake_in(name, text, self._values):
+            elif mistake := mistake_in(name, text):
                 terminal.bad(mistake)
             else:
                 return text
@@ -421,7 +350,7 @@ class Wizard:
     def _settled(self, found: Finding, name: str, tries: int, *, is_accepted: bool) -> bool:
         """Show what a check found; return whether to go on with what was checked."""
         if not is_accepted and self._is_silent:
-            raise SetupError(f"{_ABOUT[name].title}: {_said(found)}")
+            raise OperatorError(f"{_ABOUT[name].title}: {_said(found)}")
         (terminal.good if found.state is CheckState.OK else terminal.bad)(_said(found))
         return is_accepted or (
             tries >= _OFFER_AFTER and terminal.confirm("Go on with it anyway?", default=False)
@@ -447,16 +376,17 @@ def run() -> int:
     """Run the set-up in the working directory and return the exit code.
 
     Raises:
-        SetupError, EnvFileError, SettingsError: it cannot go on.
+        OperatorError: it cannot go on.
     """
     log.configure(sys.stderr, logging.CRITICAL)
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # "?" for what it lacks
     environ = environment(with_file=False)
-    file = EnvFile.read()
+    found = {name: text for name, text in read_env_file().items() if text}
+    is_new = not ENV_FILE.exists()
     is_silent = not sys.stdin.isatty()
-    wizard = Wizard(file.values, environ, is_silent=is_silent)
+    wizard = Wizard(found, environ, is_silent=is_silent)
     if is_silent and (missing := wizard.missing()):
         click.echo(
             f"Nobody can be asked here: set {', '.join(missing)} in the environment, or run this "
@@ -466,7 +396,7 @@ def run() -> int:
         return 2
     try:
         values = wizard.run()
-        is_written = _write(file, values, is_silent=is_silent)
+        is_written = _write(found, values, is_silent=is_silent)
     except (KeyboardInterrupt, click.Abort):
         click.echo()
         terminal.say("Stopped. Nothing was written.")
@@ -474,33 +404,31 @@ def run() -> int:
     if not is_written:
         terminal.say("Nothing was written.")
         return 1
-    return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=not file.exists)
+    return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=is_new)
 
 
-def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) -> bool:
+def _write(found: Mapping[str, str], values: Mapping[str, str | None], *, is_silent: bool) -> bool:
     """Write the settings if that is allowed; return whether ``.env`` holds them now."""
     terminal.heading("Settings")
     if is_exposed():
         with contextlib.suppress(OSError):  # the check below says it
             ENV_FILE.chmod(0o600)
             terminal.good(f"Others could read {ENV_FILE}. Now only you can.")
-    changes = file.changes(values)
-    if not changes:
+    changed = {name: text for name, text in values.items() if found.get(name) != text}
+    if not changed:
         terminal.good(f"{ENV_FILE} has these settings already.")
         return True
-    if file.exists:
+    if ENV_FILE.exists():
         terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
-        for verb, names in changes.items():
-            terminal.say(f"{verb}: {', '.join(names)}")
+        terminal.say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
         if is_silent:
-            raise SetupError(
+            raise OperatorError(
                 "Nothing was written, because nobody can be asked here: change the file by hand, "
                 "or run this at a terminal."
             )
-        replaces = changes.keys() & {"replace", "remove"}
-        if not terminal.confirm("Change it?", default=not replaces):
+        if not terminal.confirm("Change it?", default=not changed.keys() & found.keys()):
             return False
-    file.write(values)
+    write(changed)
     terminal.good(f"{ENV_FILE} is written. Only you can read it.")
     return True
 
@@ -511,7 +439,7 @@ def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
     findings = asyncio.run(examined)
     is_ok = all(finding.ok for finding in findings)
     terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
-    click.echo(f"    {_python()} -m bot serve\n")
+    click.echo(f"    {sys.executable} -m bot serve\n")
     restart = "" if is_new else "If it is running, restart it. "
     terminal.say(f"{restart}Then make your first video: type {slash}video Hello team in Slack.")
     if not wizard.replicas:
@@ -529,9 +457,3 @@ def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
             "verified, click Retry there."
         )
     return 0 if is_ok else 1
-
-
-def _python() -> str:
-    """Return how to call this Python from here."""
-    path = Path(sys.executable)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

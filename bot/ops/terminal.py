@@ -25,22 +25,31 @@ _QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
 def heading(text: str) -> None:
     """Print a heading, with an empty line before it."""
     click.echo()
-    _print(text, "", bold=True)
+    say(text, "", bold=True)
 
 
-def say(text: str = "") -> None:
+def say(text: str, start: str = _INDENT, **style: Any) -> None:  # noqa: ANN401 - as click has it
     """Print a paragraph, wrapped."""
-    _print(text)
+    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
+    wrapped = textwrap.fill(
+        printable(text),  # a part of it may come from the file, or from another program
+        max(width, len(start) + 20),
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    click.echo(click.style(wrapped, **style) if style else wrapped)
 
 
 def good(text: str) -> None:
     """Print that something is as it should be."""
-    _print(text, f"{_INDENT}ok: ", fg="green")
+    say(text, f"{_INDENT}ok: ", fg="green")
 
 
 def bad(text: str) -> None:
     """Print what is wrong and what to do."""
-    _print(text, f"{_INDENT}!  ", fg="red")
+    say(text, f"{_INDENT}!  ", fg="red")
 
 
 def ask(question: str, default: str = "", *, hidden: bool = False) -> str:
@@ -72,16 +81,3 @@ def cleaned(text: str) -> str:
     while len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
         text = text[1:-1].strip()
     return text
-
-
-def _print(text: str, start: str = _INDENT, **style: Any) -> None:  # noqa: ANN401 - as click has it
-    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
-    wrapped = textwrap.fill(
-        printable(text),  # a part of it may come from the file, or from another program
-        max(width, len(start) + 20),
-        initial_indent=start,
-        subsequent_indent=" " * len(start),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    click.echo(click.style(wrapped, **style) if style else wrapped)

@@ -48,7 +48,10 @@ def back_up(
         DatabaseError: there is no backup; what was at ``target`` is as it was.
     """
     _check_source(source, target)
-    _check_target(target, replace=replace)
+    if target.exists() and not replace:
+        raise DatabaseError(
+            f"{target} is there already: choose another name, or add --force to replace it."
+        )
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
             copy = Path(folder) / target.name
@@ -66,7 +69,6 @@ def back_up(
                 db.execute("COMMIT")
             size = copy.stat().st_size
             copy.replace(target)
-            _sync_folder(target.parent)
     except (sqlite3.Error, OSError) as error:
         at_fault = source if is_corrupt(error) else target
         raise DatabaseError(f"There is no backup: {describe(at_fault, error)}") from error
@@ -90,15 +92,6 @@ def _check_source(path: Path, target: Path) -> None:
     if target.resolve() in own or (target.exists() and target.samefile(path)):
         raise DatabaseError(f"{target} is the database itself: give the backup another name.")
     check_file(path)
-
-
-def _check_target(target: Path, *, replace: bool) -> None:
-    if target.is_dir():
-        raise DatabaseError(f"{target} is a folder: add a name for the file.")
-    if target.exists() and not replace:
-        raise DatabaseError(
-            f"{target} is there already: choose another name, or add --force to replace it."
-        )
 
 
 @contextlib.contextmanager
@@ -127,12 +120,3 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
             "doctor, and keep the backups that there are."
         )
     steps_in_sqlite(db, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the name of a file reach the disk; SQLite has done so for its content."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -355,23 +355,14 @@ class Server:
     """A server, read without changing anything."""
 
     version: str
-    number: int
-    """Its version as 160004 for 16.4."""
     size_bytes: int
     """Of the database."""
-    is_local: bool
-    """Whether the connection does not leave this machine."""
-    is_encrypted: bool
-    is_verified: bool
-    """Whether the server's certificate is compared with its name."""
-    is_read_only: bool
+    is_protected: bool
+    """Whether nobody on the way to the server can read or change what is sent."""
     bots: int
     """How many connections bots have to the database."""
     ahead: timedelta
     """How far this machine's clock is ahead of the server's; negative if it is behind."""
-    precision: timedelta
-    """By how much ``ahead`` may be wrong."""
-    missing_rights: Sequence[str]
 
 
 async def run_until_stored(

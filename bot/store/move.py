@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import sql
 from psycopg.rows import DictRow
 
 from bot.store import deliveries, jobs
-from bot.store.database import DatabaseError, DatabaseInUse
+from bot.store.database import DatabaseError
 from bot.store.engines import shown
 from bot.store.migrate import MOVED, Table, steps_in_sqlite, table_names, tables
 from bot.store.postgres.engine import COMMAND, OWN_PATH, migrate_postgres
@@ -96,11 +96,8 @@ def _opened_target(url: str) -> Iterator[_Target]:
     """Begin a transaction in a database with empty tables, and commit it at the end."""
     with translated_postgres("TO"), connect_to_server(url, application_name=COMMAND) as to:
         to.execute(_BEGIN)
-        try:
-            _prepare(to)
-            yield to
-        except errors.LockNotAvailable as error:
-            raise DatabaseInUse("TO is in use: end what is connected to it") from error
+        _prepare(to)
+        yield to
         try:
             to.commit()
         except psycopg.Error as error:

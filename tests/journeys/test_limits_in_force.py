@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.ops import doctor
 from sandbox.driver import Person
-from sandbox.slack_objects import UserGroup
 from tests.journeys.test_limits import BUSY, VALUES, make, refused
 from tests.modes import on_both_engines
 from tests.world import World
@@ -96,32 +94,3 @@ async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies:
             *(world.at(copy, form.submit(VALUES)) for copy, form in zip(copies, forms, strict=True))
         )
         assert [form.is_open for form in forms].count(False) == 1
-
-
-async def test_the_doctor_says_which_limits_were_changed_and_which_groups_are_gone(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    gone, there = "S0GONE", "S0THERE"
-    assert world.slack.user_groups is not None
-    world.slack.user_groups[there] = UserGroup({world.ana.user.id})
-    settings = {"MAX_PER_DAY": "500", "VIDEO_USERS": f"{gone},{there}", "MAX_PER_MONTH": "7"}
-
-    async def report() -> dict[str, tuple[str, str]]:
-        environ = world.environment("3000", callbacks=False) | settings
-        found = [each async for each in doctor.examine(environ)]
-        return {each.name: (each.state, each.message) for each in found}
-
-    async with world.running_bot(**settings) as bot:  # type: ignore[arg-type]
-        before = await report()
-        assert before["limits"] == ("ok", "limits are as in the settings")
-        assert before["VIDEO_USERS"] == (
-            "error",
-            f"{gone} does not exist, or is disabled, so it lets nobody in",
-        )
-        now = world.clock.now()
-        await bot.store.limits.change({"MAX_PER_DAY": "50", "VIDEO_USERS": ""}, "U0ADMIN", now)
-        after = await report()
-        assert "MAX_PER_DAY is 50 (U0ADMIN on " in after["limits"][1]
-        assert "VIDEO_USERS is empty (U0ADMIN on " in after["limits"][1]
-        assert "VIDEO_USERS" not in after

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from bot.ops import doctor
 from sandbox.delivery import Response
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Hang, Reset
@@ -184,20 +183,6 @@ async def test_a_token_of_another_workspace_serves_nobody_and_is_logged(
 
 
 # ── Guests, and listed people ─────────────────────────────────────────────────────────────────
-
-
-async def test_the_doctor_reports_a_token_of_another_workspace_or_app(
-    quiet_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.settle()
-    monkeypatch.setattr("sandbox.web_api.APP", "A0OTHER")
-    report = [each async for each in doctor.examine(world.environment("0"))]
-    assert any("another app" in each.message for each in report if not each.ok)
-    monkeypatch.setattr("sandbox.web_api.TEAM", ELSEWHERE)
-    report = [each async for each in doctor.examine(world.environment("0"))]
-    assert any("another workspace" in each.message for each in report if not each.ok)
 
 
 async def test_a_guest_cannot_create_a_video(world: World) -> None:

@@ -154,7 +154,7 @@ async def test_a_backup_is_one_file_for_its_owner_and_nothing_is_left_beside_it(
         ("link.db", "is the database itself"),
         ("bot.db-wal", "is the database itself"),
         ("old.db", "is there already: choose another name, or add --force"),
-        ("folder", "is a folder"),
+        ("folder", "There is no backup: .*folder"),
         ("nowhere/backup.db", "Its folder must be there"),
     ],
 )

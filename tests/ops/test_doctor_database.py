@@ -90,15 +90,6 @@ async def test_work_that_waits_for_a_bot_is_counted(stopped: World) -> None:
     assert finding.remedy == "Start it: python -m bot serve."
 
 
-async def test_a_bot_that_is_behind_is_named(stopped: World) -> None:
-    async with stopped.running_bot():
-        change(stopped.database, "UPDATE jobs SET due_at = ?, claimed = 0", ms_ago(hours=3))
-        finding = (await report(stopped))["bot"]
-    assert finding.state == "warning"
-    assert "is running" in finding.message
-    assert "the oldest for 3 hours" in finding.message
-
-
 async def test_a_large_database_is_not_read(
     quiet_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from bot.settings import ManifestSettings, Settings, SettingsError, environment
+from bot.settings import ManifestSettings, Settings, SettingsError
 
 _REQUIRED = {
     "SLACK_BOT_TOKEN": "xoxb-1234-abcd",
@@ -66,27 +65,11 @@ def test_all_missing_settings_are_listed_at_once() -> None:
     assert all(line.endswith(".") for line in lines)
 
 
-def test_missing_and_wrong_settings_are_in_one_list() -> None:
-    with pytest.raises(SettingsError) as refusal:
-        Settings.read({"VIDEO_API_URL": "videos", "PORT": "http", "DYNO": "web.1"})
-    named = {line.split()[0] for line in _listed(refusal.value)}
-    assert named == {*_REQUIRED, "PORT", "ALLOW_TEMPORARY_DISK"}
-
-
 def test_a_blank_value_counts_as_missing(subtests: pytest.Subtests) -> None:
     for blank in ["", "  ", "\n"]:
         for name in _REQUIRED:
             with subtests.test(blank=blank, name=name):
                 assert _refusal(**{name: blank}).startswith(f"{name} is missing:")
-
-
-def test_a_blank_optional_value_means_the_default() -> None:
-    optional = {name: "" for name in _NAMES if name not in _REQUIRED}
-    assert _read(**optional) == _read()
-
-
-def test_other_variables_are_ignored() -> None:
-    assert _read(PATH="/bin", slack_bot_token="x", database="y") == _read()
 
 
 def test_every_url_of_postgresql_is_passed_on_as_it_is(subtests: pytest.Subtests) -> None:
@@ -141,24 +124,14 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
             "the Verification Token is another one): copy it",
         ),
         ("VIDEO_API_KEY", "xapp-1-A1-2-b3", "is an app-level token"),
-        (
-            "VIDEO_API_KEY",
-            "https://videos.example.com",
-            "is a web address, not the API key: copy it from your account",
-        ),
         ("MEDIA_HOSTS", "https://cdn.example.com", "without https:// and paths"),
         ("MEDIA_HOSTS", "cdn.example.com/videos", "has something in it, which is no host"),
-        ("MEDIA_HOSTS", "cdn.example.com:8443", "has something in it, which is no host"),
         ("MEDIA_HOSTS", "*.com", "has something in it, which is no host"),
-        ("MEDIA_HOSTS", "*", "has something in it, which is no host"),
         ("MEDIA_HOSTS", "10.0.0.1", "has something in it, which is no host"),
         ("VIDEO_API_URL", "foo", "it should look like https://videos.example.com."),
         ("PUBLIC_URL", "foo", "it should look like https://bot.example.com."),
         ("SLACK_API_URL", "foo", "it should look like https://slack.com/api/."),
-        ("VIDEO_API_URL", "https://slack.com/api", "an address of Slack's"),
-        ("PUBLIC_URL", "https://acme.slack.com", "an address of Slack's"),
         ("DATABASE_URL", "sqlite:///~/bot.db", "is no database: it should look like"),
-        ("DATABASE_URL", "sqlite:///$HOME/bot.db", "is no database: it should look like"),
         ("HOST", "http://0.0.0.0", "it should look like 0.0.0.0"),
         ("VIDEO_API_KEY", "key 1234", "copy it again"),
         ("VIDEO_API_KEY", "key\n1234", "copy it again"),
@@ -168,7 +141,6 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
         ("PUBLIC_URL", "https://bot.example.com/callbacks/", "own paths"),
         ("PUBLIC_URL", "https://bot.example.com/a//b", "in its path"),
         ("PUBLIC_URL", "https://bot.example.com/../b", "in its path"),
-        ("PUBLIC_URL", "https://bot.example.com/a b", "in its path"),
         ("DATABASE_URL", "postgresql://me:pass@db", "does not name a database"),
         ("DATABASE_URL", "postgres://me:pass@db/", "does not name a database"),
         ("DATABASE_URL", "postgresql://db:port/bot", "does not name a database"),
@@ -180,27 +152,17 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
         ("DATABASE_URL", "mysql://db/bot", "is no database"),
         ("DATABASE_URL", "bot.db", "is no database"),
         ("DATABASE_URL", "sqlite://bot.db", "is no database: it should look like"),
-        ("DATABASE_URL", "sqlite:///", "is no database: it should look like"),
-        ("DATABASE_URL", "sqlite:///:memory:", "is no database: it should look like"),
-        ("DATABASE_URL", "sqlite:////var/lib/bot/", "is no database: it should look like"),
         ("DATABASE_URL", "sqlite:///bot.db?mode=ro", "is no database: it should look like"),
         ("ADMIN_USERS", "@maria", "has “@maria” in it, which is no Slack user id"),
         ("ADMIN_USERS", "U024BE7LH,C024BE7LH", "has “C024BE7LH” in it, which is no Slack"),
         ("ADMIN_USERS", ",", "no Slack user id"),
-        ("RETENTION_DAYS", "0", "must be between 1 and 36,500, not 0"),
         ("RETENTION_DAYS", "-1", "between 1 and 36,500 (in digits alone), not “-1”"),
-        ("RETENTION_DAYS", "1.5", "in digits alone"),
-        ("RETENTION_DAYS", "99999", "between 1 and 36,500"),
         ("RETENTION_DAYS", "٣", "in digits alone"),
         ("MAX_OPEN_PER_USER", "0", "must be between 1 and 1,000,000, not 0."),
-        ("MAX_PER_USER_PER_DAY", "unlimited", "(in digits alone), not “unlimited”."),
         ("MAX_PER_DAY", "1,000", "(in digits alone), not “1,000”."),
-        ("MAX_PER_DAY", "1000001", "must be between 1 and 1,000,000, not 1000001."),
-        ("MAX_SCRIPT", "20001", "must be between 1 and 20,000, not 20001."),
         ("ALLOW_TEMPORARY_DISK", "perhaps", "must be yes or no, not “perhaps”."),
         ("HOST", "any host", "is not an address to listen on"),
         ("PORT", "65536", "must be between 0 and 65,535, not 65536."),
-        ("PORT", "-1", "between 0 and 65,535"),
         ("PORT", "3_000", "in digits alone"),
         ("PORT", "xoxb-5678-abcd", "is a bot token, not what belongs here"),
         ("ADMIN_USERS", "xoxp-1234-abcd", "is a user token, not what belongs here"),
@@ -274,12 +236,6 @@ def test_the_password_of_the_proxy_is_a_secret_as_it_is_set_and_decoded() -> Non
     assert {"p%40ssword%2F1", "p@ssword/1"} <= set(settings.secrets)
 
 
-def test_the_secrets_are_the_tokens_and_the_key() -> None:
-    assert set(_read().secrets) == {
-        _REQUIRED[name] for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_KEY")
-    }
-
-
 def test_with_an_app_token_no_signing_secret_is_needed_and_the_token_is_a_secret() -> None:
     given = {name: text for name, text in _REQUIRED.items() if name != "SLACK_SIGNING_SECRET"}
     with pytest.raises(SettingsError) as refusal:
@@ -300,11 +256,6 @@ def test_with_an_app_token_no_signing_secret_is_needed_and_the_token_is_a_secret
 
 def test_a_wrong_app_token_is_the_only_mistake_where_there_is_no_signing_secret() -> None:
     assert _refusal(SLACK_SIGNING_SECRET="", SLACK_APP_TOKEN="xoxb-1").startswith("SLACK_APP_TOKEN")
-
-
-def test_settings_are_immutable() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        _read().port = 1  # type: ignore[misc]
 
 
 def test_urls_are_normalised(subtests: pytest.Subtests) -> None:
@@ -342,22 +293,6 @@ def test_admins_are_separated_by_commas_or_spaces(subtests: pytest.Subtests) -> 
             assert _read(ADMIN_USERS=text).admin_users == {"U024BE7LH", "W012A3CDE"}
 
 
-def test_retention_is_a_duration() -> None:
-    assert _read(RETENTION_DAYS="1").retention == timedelta(days=1)
-
-
-def test_any_port_is_accepted(subtests: pytest.Subtests) -> None:
-    for port in [0, 65535]:
-        with subtests.test(port=port):
-            assert _read(PORT=str(port)).port == port
-
-
-def test_yes_and_no_have_several_spellings(subtests: pytest.Subtests) -> None:
-    for word, allowed in [("yes", True), ("1", True), ("True", True), ("no", False), ("0", False)]:
-        with subtests.test(word=word, allowed=allowed):
-            assert _read(ALLOW_TEMPORARY_DISK=word).allow_temporary_disk is allowed
-
-
 def test_a_temporary_disk_is_refused(subtests: pytest.Subtests) -> None:
     for answer in [{}, {"ALLOW_TEMPORARY_DISK": "no"}]:
         with subtests.test(answer=answer):
@@ -373,14 +308,6 @@ def test_a_temporary_disk_can_be_allowed() -> None:
 def test_a_temporary_disk_does_no_harm_where_the_database_is_on_a_server() -> None:
     settings = _read(DYNO="web.1", DATABASE_URL="postgres://bot:secret@db.example.com/bot")
     assert settings.allow_temporary_disk is False
-
-
-def test_the_environment_is_that_of_the_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VIDEO_API_KEY", "from-the-process")
-    assert environment()["VIDEO_API_KEY"] == "from-the-process"
 
 
 def _examples() -> dict[str, str]:
@@ -409,14 +336,3 @@ def test_the_completed_example_is_accepted_and_shows_the_defaults() -> None:
     unchanged += ["max_open_per_user", "max_per_user_per_day", "max_per_day", "max_script"]
     for name in unchanged:
         assert getattr(settings, name) == getattr(defaults, name)
-
-
-def test_the_bot_is_not_at_the_address_of_the_service() -> None:
-    refusal = _refusal(PUBLIC_URL="https://videos.example.com/")
-    assert refusal.startswith("VIDEO_API_URL is the same as PUBLIC_URL")
-
-
-def test_one_setting_can_be_checked_alone() -> None:
-    assert Settings.mistake("VIDEO_API_URL", "https://videos.example.com") is None
-    said = Settings.mistake("VIDEO_API_URL", "https://videos.example.com/v2")
-    assert said == "VIDEO_API_URL ends in /v2, which the bot adds itself: leave it out."

@@ -85,6 +85,17 @@ async def test_two_works_that_lock_in_opposite_orders_are_both_done(
         assert all(done)
 
 
+async def test_two_copies_that_claim_at_once_share_the_work(postgres_url: str) -> None:
+    async with AsyncExitStack() as stack:
+        copies = await stores(stack, postgres_url)
+        ids = {(await submit(copies[0], f"V{number}")).job.id for number in range(60)}
+        claims = [copies[number % COPIES].jobs.claim(NOW, 5) for number in range(4 * len(ids) // 5)]
+        claimed = [job.id for jobs in await asyncio.gather(*claims) for job in jobs]
+        while rest := await copies[0].jobs.claim(NOW, 5):
+            claimed += [job.id for job in rest]
+        assert sorted(claimed) == sorted(ids)
+
+
 async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
     postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """What the server waits for before it says that a work is committed."""
 
 import asyncio
-from urllib.parse import quote
 
 from bot.store.database import Query, Transaction
 from bot.store.postgres.engine import PostgresDatabase
@@ -28,8 +27,3 @@ async def test_what_must_not_be_lost_waits_for_the_servers_disk_and_what_may_be_
         *others, durable = await asyncio.gather(*works)
         assert durable == "on"
         assert "off" in others
-    # A standby too, where the server waits for one.
-    remote = f"{postgres_url}&options={quote('-c synchronous_commit=remote_apply')}"
-    async with PostgresDatabase.open(remote) as database:
-        assert await database.run(shown) == "remote_apply"
-        assert await database.run(shown, durable=False) == "off"

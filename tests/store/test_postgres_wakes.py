@@ -78,14 +78,6 @@ async def test_a_commit_wakes_the_other_copies_for_its_topic_and_its_own_copy_on
         await woken(here)
 
 
-async def test_the_last_commit_of_a_copy_that_closes_wakes_the_others(postgres_url: str) -> None:
-    async with PostgresDatabase.open(postgres_url, timings=RARELY) as there:
-        await cleared(there)
-        async with PostgresDatabase.open(postgres_url, timings=RARELY) as here:
-            await here.run(notify)
-        await woken(there)
-
-
 async def test_work_whose_notification_was_lost_is_found_by_the_slow_poll(
     postgres_url: str,
 ) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
 import random
@@ -14,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import IsolationLevel, errors
@@ -26,7 +25,6 @@ from bot.store.database import (
     ANY,
     Call,
     Database,
-    DatabaseCorrupt,
     DatabaseError,
     DatabaseUnavailable,
     DatabaseUncertain,
@@ -38,7 +36,7 @@ from bot.store.database import (
     to_its_end,
     until_free,
 )
-from bot.store.migrate import MAKE, checksum, pending_steps, steps, table_names, warn_of_newer
+from bot.store.migrate import MAKE, checksum, pending_steps, steps, warn_of_newer
 from bot.store.postgres.errors import (
     Meaning,
     connect_problem,
@@ -48,6 +46,7 @@ from bot.store.postgres.errors import (
 )
 from bot.timings import Timings
 
+_T = TypeVar("_T")
 Connection: TypeAlias = psycopg.Connection[DictRow]
 _AsyncConnection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
@@ -79,25 +78,13 @@ _BEGIN: Final = (
 )
 
 
-_ABOUT: Final = (
-    "SELECT current_setting('synchronous_commit') AS synchronous_commit, pg_backend_pid() AS pid"
-)
+# A pooler answers with a process id of its own making when a connection begins.
+_PID: Final = "SELECT pg_backend_pid() AS pid"
 # A statement is prepared once it was run as often as that. Measured with 300 jobs at once: the
 # server takes 5.2 ms of processor time for a job, and 7.6 ms without.
 _PREPARED_AFTER: Final = 2
 # More than the bot has.
 _MAX_PREPARED: Final = 500
-
-
-class ServerLost(Exception):
-    """The server cannot be used: ``str()`` says why, without values.
-
-    Nothing was stored, unless ``uncertain``.
-    """
-
-    def __init__(self, reason: str, *, uncertain: bool) -> None:
-        super().__init__(reason)
-        self.uncertain = uncertain
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +108,6 @@ class Link:
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: Connection | None = None
-        self._durable_commit = "DEFAULT"
         # In real time; None outside of transactions.
         self._last_asked_at: float | None = None
 
@@ -134,16 +120,14 @@ class Link:
         """Open the connection.
 
         Raises:
-            ServerLost: it cannot be opened.
+            DatabaseUnavailable: it cannot be opened.
         """
         try:
             self._connection = connect(self._url)
-            [row] = self._connection.execute(_ABOUT).fetchall()
+            [row] = self._connection.execute(_PID).fetchall()
         except psycopg.Error as error:
             self.close()
-            raise ServerLost(connect_problem(error).words, uncertain=False) from error
-        # What the server waits for is its own matter, a standby too, but not less than its disk.
-        self._durable_commit = "on" if row["synchronous_commit"] == "off" else "DEFAULT"
+            raise DatabaseUnavailable(connect_problem(error)[0]) from error
         if row["pid"] == self._connection.info.backend_pid:
             self._connection.prepare_threshold = _PREPARED_AFTER
             self._connection.prepared_max = _MAX_PREPARED
@@ -183,14 +167,13 @@ class Link:
         """Run works in one transaction.
 
         Raises:
-            ServerLost: the server cannot be used.
+            DatabaseUnavailable: the server cannot be used; nothing was stored, unless it is
+                DatabaseUncertain.
             Exception: what a work or one of its statements raised; nothing was stored.
         """
         assert self._connection is not None  # noqa: S101 - it was opened
         connection, tx, committing = self._connection, _Transaction(self), False
-        begin = _BEGIN.format(
-            commit=self._durable_commit if durable else "off", lock_timeout_ms=lock_timeout_ms
-        )
+        begin = _BEGIN.format(commit="on" if durable else "off", lock_timeout_ms=lock_timeout_ms)
         try:
             self.execute(begin)
             # A generator makes another error of StopIteration, which no future takes.
@@ -208,7 +191,9 @@ class Link:
                 with contextlib.suppress(psycopg.Error):
                     connection.rollback()
             if lost and isinstance(error, psycopg.Error):
-                raise ServerLost(describe(error), uncertain=committing) from error
+                kind = DatabaseUncertain if committing else DatabaseUnavailable
+                reason = "a commit was not answered: " if committing else ""
+                raise kind(reason + describe(error)) from error
             raise
         finally:
             self._last_asked_at = None
@@ -261,11 +246,10 @@ def connect(url: str, **parameters: str) -> Connection:
     # No prepared statements, before it is known that no pooler is in between: that may lead the
     # next transaction to another connection.
     connection = psycopg.connect(
-        url,
         autocommit=True,
         row_factory=dict_row,
         prepare_threshold=None,
-        **defaults(url) | parameters,
+        **parameters_of(url, **parameters),
     )
     # Of its transactions, whatever the server's own default is.
     connection.isolation_level = IsolationLevel.READ_COMMITTED
@@ -283,19 +267,16 @@ def name_of_bots(url: str) -> str:
         psycopg.Error: the URL cannot be read.
     """
     # https://www.postgresql.org/docs/current/runtime-config-logging.html#GUC-APPLICATION-NAME
-    return str({**_DEFAULTS, **conninfo_to_dict(url)}["application_name"])[:63]
+    return str(parameters_of(url)["application_name"])[:63]
 
 
-def defaults(url: str) -> dict[str, Any]:
-    """Return the parameters of a connection that the URL does not set.
+def parameters_of(url: str, **parameters: str) -> dict[str, Any]:
+    """Return libpq's parameters of a connection: ``parameters``, the URL's, then our own.
 
     Raises:
         psycopg.Error: it cannot be read.
     """
-    given = conninfo_to_dict(url)
-    return {name: value for name, value in _DEFAULTS.items() if name not in given} | {
-        "client_encoding": "utf8"
-    }
+    return {**_DEFAULTS, **conninfo_to_dict(url), "client_encoding": "utf8", **parameters}
 
 
 def _storable(value: Value) -> Value:
@@ -313,17 +294,6 @@ _LOCK: Final = 7_208_455_310_092_411
 # index is made without CONCURRENTLY, which no transaction allows: with a million jobs writers wait
 # for about a second.
 _MIGRATION_LOCK_TIMEOUT_MS: Final = 2_000
-
-# In one statement: another process may make all of them at this moment.
-_TABLES: Final = Query(
-    """
-    SELECT to_regclass('migrations') AS migrations, (
-        SELECT relname FROM pg_class
-        WHERE relnamespace = to_regnamespace(quote_ident(current_schema()))
-            AND relname IN (EACH :tables)
-        ORDER BY relname LIMIT 1) AS other
-    """
-)
 
 # Tables are made in the first schema of the path, which may not have been there at first.
 _WHERE_TABLES_ARE: Final = (
@@ -349,9 +319,9 @@ def migrate_postgres(connection: Connection) -> list[str]:
     """Apply what is missing, each step in a transaction; return the names of what was applied.
 
     Raises:
-        DatabaseUnavailable: somebody has locked the tables; what was applied before stays.
         DatabaseError: another version made the database, and this one cannot use it.
-        psycopg.Error: a step failed; those before it stay.
+        psycopg.Error: a step failed, perhaps because somebody has locked the tables; those before
+            it stay.
     """
     files = steps("postgres")
     with connection.transaction():
@@ -360,14 +330,8 @@ def migrate_postgres(connection: Connection) -> list[str]:
     warn_of_newer(done, files)
     applied: list[str] = []
     while pending:
-        try:
-            with connection.transaction():
-                pending = _apply_next(connection, files, applied)
-        except errors.LockNotAvailable as error:
-            raise DatabaseUnavailable(
-                "the tables cannot be brought up to date, because somebody has locked them: "
-                "look in pg_stat_activity for a transaction that has been open for long, and end it"
-            ) from error
+        with connection.transaction():
+            pending = _apply_next(connection, files, applied)
     return applied
 
 
@@ -375,7 +339,7 @@ def steps_in_postgres(connection: Connection) -> tuple[list[str], list[str]]:
     """Return the names of the steps that are done, and of those that are pending.
 
     Raises:
-        DatabaseError: another version made the database, or another program; or it cannot be used.
+        DatabaseError: another version made the database, or it cannot be used.
         psycopg.Error: it cannot be read.
     """
     encoding = connection.info.parameter_status("server_encoding")
@@ -385,13 +349,8 @@ def steps_in_postgres(connection: Connection) -> tuple[list[str], list[str]]:
             "create one with ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL"
         )
     # With IF NOT EXISTS, the right to create tables would be needed where there is nothing to do.
-    [found] = connection.execute(_TABLES.postgres, {"tables": table_names()}).fetchall()
-    try:
-        rows = connection.execute(_DONE).fetchall() if found["migrations"] is not None else []
-    except errors.UndefinedColumn:
-        raise _anothers("migrations") from None
-    if not rows and found["other"] is not None:
-        raise _anothers(found["other"])
+    [found] = connection.execute("SELECT to_regclass('migrations') AS migrations").fetchall()
+    rows = connection.execute(_DONE).fetchall() if found["migrations"] is not None else []
     done = {row["name"]: row["checksum"] for row in rows}
     to_begin = "create another database, and name it in DATABASE_URL"
     return list(done), pending_steps(done or None, steps("postgres"), "the database", to_begin)
@@ -418,13 +377,6 @@ def _apply_next(connection: Connection, files: Mapping[str, str], applied: list[
     return pending[1:]
 
 
-def _anothers(table: str) -> DatabaseError:
-    return DatabaseError(
-        f"the database belongs to another program: it has a table {table} that the bot has not "
-        "made. Create a database for the bot alone"
-    )
-
-
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 16
 # Of serial works, which would wait for each other in smaller groups too.
@@ -432,20 +384,16 @@ _MAX_SERIAL_GROUP: Final = 64
 
 
 class Queue:
-    """Works in their order.
-
-    Of serial works, one group is under way at a time. They take turns with the others.
-    """
+    """Works in their order. Of serial works, one group is under way at a time: it goes first."""
 
     def __init__(self) -> None:
         self._calls: deque[Call] = deque()
         self._serial: deque[Call] = deque()
-        self._serial_is_next = False
-        self._serial_group: list[Call] | None = None
+        self._serial_is_under_way = False
 
     def __bool__(self) -> bool:
         """Whether a group can be taken."""
-        return bool(self._calls or self._waiting_serial)
+        return bool(self._calls or (self._serial and not self._serial_is_under_way))
 
     def add(self, call: Call) -> None:
         """Add a work after all others."""
@@ -461,37 +409,24 @@ class Queue:
 
         ``end_group`` is to be called with them, once it is known what became of them.
         """
-        if self._waiting_serial and (self._serial_is_next or not self._calls):
-            self._serial_is_next = False
-            self._serial_group = _first(self._serial, _MAX_SERIAL_GROUP)
-            return self._serial_group
-        self._serial_is_next = True
-        return _first(self._calls, _MAX_GROUP)
+        is_serial = bool(self._serial) and not self._serial_is_under_way
+        calls, most = (self._serial, _MAX_SERIAL_GROUP) if is_serial else (self._calls, _MAX_GROUP)
+        group: list[Call] = []
+        while calls and len(group) < most and not (group and (group[0].alone or calls[0].alone)):
+            group.append(calls.popleft())
+        self._serial_is_under_way |= is_serial
+        return group
 
     def end_group(self, group: Sequence[Call]) -> None:
         """Let the next serial works be taken, if these are such."""
-        if group is self._serial_group:
-            self._serial_group = None
+        if group[0].serial:
+            self._serial_is_under_way = False
 
     def fail_all(self, error: Callable[[], Exception]) -> None:
         """Answer all callers that wait with an error."""
         for calls in (self._calls, self._serial):
             while calls:
                 calls.popleft().fail(error())
-
-    @property
-    def _waiting_serial(self) -> bool:
-        return bool(self._serial) and self._serial_group is None
-
-
-def _first(calls: deque[Call], number: int) -> list[Call]:
-    """Remove the first works that may be committed together, up to ``number``, and return them."""
-    group: list[Call] = []
-    while calls and len(group) < number and not (calls[0].alone and group):
-        group.append(calls.popleft())
-        if group[0].alone:
-            break
-    return group
 
 
 _NOTIFY: Final = Query(
@@ -502,10 +437,9 @@ _NOTIFY: Final = Query(
 )
 _CHANNELS: Final = {topic: f"bot_{topic.value}" for topic in Topic}
 _TOPICS: Final = {channel: topic for topic, channel in _CHANNELS.items()}
-# Between two notifications, and from a lost connection to the next one, which doubles.
+# Between two notifications, and from a lost connection to the next one.
 _INTERVAL_S: Final = 0.05
 _LISTEN_AGAIN_S: Final = 1.0
-_MAX_LISTEN_AGAIN_S: Final = 10.0
 
 
 class NotificationListener:
@@ -521,8 +455,7 @@ class NotificationListener:
         """``wake`` is called for a topic that has changed, or may have, and its subject."""
         self._url = url
         self._wake = wake
-        self._poll_s = timings.slow_poll.total_seconds()
-        self._pooled_poll_s = timings.pooled_slow_poll.total_seconds()
+        self._timings = timings
         self._sender = secrets.token_hex(8)
         self._changed: set[tuple[Topic, str]] = set()
         self.has_changed = asyncio.Event()
@@ -538,9 +471,8 @@ class NotificationListener:
         """Return a work that notifies the others of what they were not notified of; or None."""
         if not self._changed:
             return None
-        changed = _without_later(self._changed)
-        channels = [_CHANNELS[topic] for topic, _ in changed]
-        subjects = [subject for _, subject in changed]
+        channels = [_CHANNELS[topic] for topic, _ in self._changed]
+        subjects = [subject for _, subject in self._changed]
         self._changed = set()
         self.has_changed.clear()
 
@@ -551,28 +483,22 @@ class NotificationListener:
 
     async def run(self) -> None:
         """Listen, and poll slowly, until this is cancelled."""
-        pause = _LISTEN_AGAIN_S
         while True:
             try:
                 async with await _connect_to_watch(self._url) as connection:
-                    if await _is_pooled(connection):
-                        break
-                    pause = _LISTEN_AGAIN_S
                     await self._listen(connection)
             except (psycopg.Error, OSError):
                 self._wake_all()
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _MAX_LISTEN_AGAIN_S)
-        while True:
-            self._wake_all()
-            await asyncio.sleep(self._pooled_poll_s)
+                await asyncio.sleep(_LISTEN_AGAIN_S)
 
     async def _listen(self, connection: _AsyncConnection) -> None:
-        for channel in _TOPICS:
+        is_pooled = await _is_pooled(connection)
+        for channel in () if is_pooled else _TOPICS:
             await connection.execute(f"LISTEN {channel}")
+        poll = self._timings.pooled_slow_poll if is_pooled else self._timings.slow_poll
         self._wake_all(ANY)
         while True:
-            async for each in connection.notifies(timeout=self._poll_s):
+            async for each in connection.notifies(timeout=poll.total_seconds()):
                 sender, _, subject = each.payload.partition(" ")
                 if sender != self._sender:
                     self._wake(_TOPICS[each.channel], subject)
@@ -583,32 +509,18 @@ class NotificationListener:
             self._wake(topic, subject)
 
 
-def _without_later(changed: set[tuple[Topic, str]]) -> set[tuple[Topic, str]]:
-    """Return notifications with the earliest time of each topic: a claim then finds the next."""
-    timed = (Topic.JOBS, Topic.DELIVERIES)
-    kept = {each for each in changed if each[0] not in timed}
-    for topic in timed:
-        if times := [int(subject or 0) for each, subject in changed if each is topic]:
-            kept.add((topic, str(min(times))))
-    return kept
-
-
 async def _connect_to_watch(url: str, **parameters: str) -> _AsyncConnection:
     return await psycopg.AsyncConnection.connect(
-        url,
         autocommit=True,
         row_factory=dict_row,
         prepare_threshold=None,
-        **defaults(url) | parameters,
+        **parameters_of(url, **parameters),
     )
 
 
 async def _is_pooled(connection: _AsyncConnection) -> bool:
-    """Return whether a pooler is in between, which may not pass notifications on.
-
-    It answers with a process id of its own making when a connection begins.
-    """
-    cursor = await connection.execute("SELECT pg_backend_pid() AS pid")
+    """Return whether a pooler is in between, which may not pass notifications on."""
+    cursor = await connection.execute(_PID)
     return await cursor.fetchone() != {"pid": connection.info.backend_pid}
 
 
@@ -665,7 +577,7 @@ _MAX_LOCK_WAIT_MS: Final = 1_500
 _MIN_LOCK_TIMEOUT_MS: Final = 400
 # A statement that has had no answer for this time may wait for somebody's lock.
 _SUSPECT_LOCK_AFTER_S: Final = 1.0
-_LOCK_LOOK_INTERVAL_S: Final = 0.2
+_LOOK_INTERVAL_S: Final = 0.2
 # Of a work that conflicts with those of other processes, or loses its connection.
 _MAX_TRIES: Final = 10
 _MAX_TRIES_OF_DUPLICATE: Final = 2
@@ -696,8 +608,8 @@ class PostgresDatabase(Database):
         self._waiting = Queue()
         # What was logged, until a commit succeeds.
         self._problem: str | None = None
-        self._is_back = asyncio.Event()
-        self._is_back.set()
+        # Gives up what waits for a server that is away; None while there is a connection.
+        self._giving_up: asyncio.TimerHandle | None = None
         self._notifying = asyncio.Lock()
         self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
@@ -709,8 +621,7 @@ class PostgresDatabase(Database):
         # The last one takes what comes next.
         self._idle = deque(self._links)
         self._workers = set[asyncio.Task[None]]()
-        self._running = dict[Link, Sequence[Call]]()
-        endless = (self._listener.run, self._notify_others, self._end_silent, self._watch_locks)
+        endless = (self._listener.run, self._notify_others, self._watch_statements)
         self._endless = [self._start(run()) for run in endless]
 
     @classmethod
@@ -765,7 +676,7 @@ class PostgresDatabase(Database):
         self._is_closing.set()
         for task in self._endless:
             task.cancel()
-        if not self._is_back.is_set():
+        if self._giving_up is not None:
             self._give_up("the server is away")
         longest = self._timings.max_database_wait.total_seconds()
         while self._workers:
@@ -776,10 +687,7 @@ class PostgresDatabase(Database):
                     link.end_if_silent(0)
                 longest = _RECONNECT_S
         await asyncio.wait(self._endless)
-        for link in self._links:
-            if link.is_open and (work := self._listener.take_notification()) is not None:
-                with contextlib.suppress(Exception):  # the slow poll of the others finds the work
-                    await self._in_thread(link, [work], durable=False)
+        for link in self._links:  # what was not notified, the slow poll of the others finds
             link.close()
         self._threads.shutdown()
 
@@ -801,19 +709,19 @@ class PostgresDatabase(Database):
     async def _work(self, link: Link) -> None:
         """Run what waits on one connection."""
         while self._waiting:
-            if link.is_open or await self._open(link):
-                group = self._running[link] = self._waiting.take_group()
+            if not link.is_open:
+                await self._open(link)
+            elif group := self._waiting.take_group():
                 self._start_worker()  # for what is left
-                if group:
-                    await self._run_group(link, group)
-                    self._waiting.end_group(group)
+                await self._run_group(link, group)
+                self._waiting.end_group(group)
         if link.is_open:
             self._idle.append(link)
         else:
             self._idle.appendleft(link)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """Answer all callers if a task failed: a worker's group would wait for ever."""
+        """Have the process end if a task failed: a worker's group waits for ever."""
         self._workers.discard(task)
         if task.cancelled() and self._is_closing.is_set():
             return
@@ -827,8 +735,6 @@ class PostgresDatabase(Database):
             "unexpectedly. Restart the bot."
         )
         self._unusable.set()
-        for call in itertools.chain.from_iterable(self._running.values()):
-            call.fail(DatabaseUncertain(str(self._broken)))
         self._refuse_waiting()
 
     async def _run_group(self, link: Link, group: Sequence[Call]) -> None:
@@ -841,11 +747,12 @@ class PostgresDatabase(Database):
         if alone or group[0].serial:
             least = timeout if self._blocker is not None else _MIN_LOCK_TIMEOUT_MS
             timeout = max(least, min(map(_lock_wait_ms, group)))
+        works = [call.work for call in group]
         try:
             committed = await self._in_thread(
-                link, [call.work for call in group], durable=durable, lock_timeout_ms=timeout
+                partial(link.run, works, durable=durable, lock_timeout_ms=timeout)
             )
-        except ServerLost as error:
+        except DatabaseUnavailable as error:
             self._on_lost(group, error)
         except Exception as error:  # noqa: BLE001 - its caller gets it
             if alone:
@@ -857,17 +764,7 @@ class PostgresDatabase(Database):
         else:
             self._on_committed(group, committed, durable=durable)
 
-    async def _in_thread(
-        self,
-        link: Link,
-        works: Sequence[Callable[[Transaction], Any]],
-        *,
-        durable: bool,
-        lock_timeout_ms: int = _GROUP_LOCK_TIMEOUT_MS,
-    ) -> Committed:
-        def run() -> Committed:
-            return link.run(works, durable=durable, lock_timeout_ms=lock_timeout_ms)
-
+    async def _in_thread(self, run: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     # ── What became of a group ────────────────────────────────────────────────────────────────
@@ -884,20 +781,17 @@ class PostgresDatabase(Database):
         for call, result in zip(group, committed.results, strict=True):
             call.succeed(result)
 
-    def _on_lost(self, group: Sequence[Call], error: ServerLost) -> None:
+    def _on_lost(self, group: Sequence[Call], error: DatabaseUnavailable) -> None:
         """Repeat what was certainly not committed, and nothing else."""
-        if error.uncertain:
-            self._note(str(error))
-            for call in group:
-                call.fail(DatabaseUncertain(f"a commit was not answered: {error}"))
-            return
+        again: list[Call] = []
         for call in group:
             call.tries += 1
-        for call in group:
-            if call.tries >= _MAX_TRIES:
+            if call.tries < _MAX_TRIES and not isinstance(error, DatabaseUncertain):
+                again.append(call)
+            else:
                 self._note(str(error))
-                call.fail(DatabaseUnavailable(str(error)))
-        self._repeat([call for call in group if call.tries < _MAX_TRIES])
+                call.fail(type(error)(str(error)))
+        self._repeat(again)
 
     async def _on_failed(self, call: Call, error: Exception) -> None:
         """Repeat a work that conflicted with another process, or fail it."""
@@ -909,23 +803,14 @@ class PostgresDatabase(Database):
         call.tries += 1
         has_waited = isinstance(error, errors.LockNotAvailable) and not _lock_wait_ms(call)
         if call.tries < limits.get(meaning, 0) and not has_waited:
-            if meaning is Meaning.CONFLICT:
-                pause = random.uniform(0, _CONFLICT_PAUSE_S * call.tries)  # noqa: S311 - jitter
-                await asyncio.sleep(pause)
+            await asyncio.sleep(random.uniform(0, _CONFLICT_PAUSE_S * call.tries))  # noqa: S311 - jitter
             self._repeat([call])
             return
-        failed = {
-            Meaning.CORRUPT: DatabaseCorrupt(f"{reason}: restore the server's last backup"),
-            Meaning.UNAVAILABLE: DatabaseUnavailable(reason),
-            Meaning.CONFLICT: DatabaseUnavailable(f"the database is too busy: {reason}"),
-        }.get(meaning)
-        if failed is not None:
+        if meaning in {Meaning.CONFLICT, Meaning.UNAVAILABLE}:
             self._note(reason)
-        call.fail(failed or DatabaseError(f"the database says: {reason}"))
-        if meaning is Meaning.CORRUPT:
-            self._broken = failed
-            self._unusable.set()
-            self._refuse_waiting()
+            call.fail(DatabaseUnavailable(reason))
+        else:
+            call.fail(DatabaseError(f"the database says: {reason}"))
 
     def _repeat(self, calls: Sequence[Call]) -> None:
         self._waiting.repeat(calls)
@@ -934,41 +819,33 @@ class PostgresDatabase(Database):
 
     # ── A server that is away ─────────────────────────────────────────────────────────────────
 
-    async def _open(self, link: Link) -> bool:
-        """Open a connection, as soon as the server is back; return whether that went well."""
-        await self._is_back.wait()
-        if not self._waiting:
-            return False
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
-        except ServerLost as error:
-            if any(other.is_open for other in self._links):
-                await self._pause(_REFUSED_PAUSE_S)
-            elif self._is_back.is_set():
-                await self._wait_for_server(link, error)
-            return link.is_open
-        return True
+    async def _open(self, link: Link) -> None:
+        """Open a connection, as soon as the server is back.
 
-    async def _wait_for_server(self, link: Link, error: ServerLost) -> None:
-        """Try to connect until it works, while works wait for a moment, and later ones fail."""
-        self._is_back.clear()
-        self._note(str(error))
-        longest = self._timings.max_database_wait.total_seconds()
-        refuse = asyncio.get_running_loop().call_later(longest, self._give_up, str(error))
+        Where others are open, this returns after a pause. Where none is, works wait for a moment,
+        and later ones fail.
+        """
         pause = _RECONNECT_S
-        try:
-            while not self._is_closing.is_set() and not link.is_open:
+        while not link.is_open:
+            try:
+                await self._in_thread(link.open)
+            except DatabaseUnavailable as error:
+                if self._is_closing.is_set():
+                    self._give_up(str(error))
+                    return
+                if any(other.is_open for other in self._links):
+                    await self._pause(_REFUSED_PAUSE_S)
+                    return
+                if self._giving_up is None:
+                    self._note(str(error))
+                    longest = self._timings.max_database_wait.total_seconds()
+                    loop = asyncio.get_running_loop()
+                    self._giving_up = loop.call_later(longest, self._give_up, str(error))
                 await self._pause(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
                 pause = min(2 * pause, _MAX_RECONNECT_S)
-                with contextlib.suppress(ServerLost):
-                    await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
-        finally:
-            refuse.cancel()
-            self._is_back.set()
-        if self._is_closing.is_set():
-            self._give_up(str(error))
-        else:
-            self._away = None
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = self._away = None
 
     def _give_up(self, reason: str) -> None:
         self._away = DatabaseUnavailable(reason)
@@ -986,10 +863,15 @@ class PostgresDatabase(Database):
             _LOG.error("the database does not work", extra={"reason": reason})
         self._problem = reason
 
-    async def _watch_locks(self) -> None:
-        """Find out who keeps works waiting for a lock, log it once, and see when that ends."""
+    async def _watch_statements(self) -> None:
+        """End connections on which a statement has no answer: the server, or the way, is gone.
+
+        Find out who keeps works waiting for a lock, log it once, and see when that ends.
+        """
         while True:
-            await asyncio.sleep(_LOCK_LOOK_INTERVAL_S)
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+            for link in self._links:
+                link.end_if_silent(self._timings.database_silence.total_seconds())
             waits = any(link.is_silent(_SUSPECT_LOCK_AFTER_S) for link in self._links)
             if self._blocker is None and not waits:
                 continue
@@ -1006,14 +888,6 @@ class PostgresDatabase(Database):
         """Wait, but not once the database is to be closed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_closing.wait(), seconds)
-
-    async def _end_silent(self) -> None:
-        """End connections on which a statement has no answer: the server, or the way, is gone."""
-        silence = self._timings.database_silence.total_seconds()
-        while True:
-            await asyncio.sleep(silence / 4)
-            for link in self._links:
-                link.end_if_silent(silence)
 
     async def _notify_others(self) -> None:
         while True:

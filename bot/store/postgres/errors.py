@@ -7,7 +7,6 @@ one of libpq's parts of the URL. Only words that cannot are shown.
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -26,9 +25,7 @@ class Meaning(Enum):
     LOST = "lost"
     """The connection, or the server, cannot be used: a new connection is needed."""
     UNAVAILABLE = "unavailable"
-    """The server cannot do it now: nothing was stored, and a later try may succeed."""
-    CORRUPT = "corrupt"
-    """What is stored is damaged."""
+    """The server cannot do it: nothing was stored, and a later try may succeed."""
     REFUSED = "refused"
     """The statement is wrong: a repetition would fail like this too."""
 
@@ -62,8 +59,6 @@ MEANINGS: Final = dict.fromkeys(_REFUSED, Meaning.REFUSED) | {
     "72": Meaning.CONFLICT,
     "F0": Meaning.UNAVAILABLE,
     "XX": Meaning.UNAVAILABLE,
-    "XX001": Meaning.CORRUPT,
-    "XX002": Meaning.CORRUPT,
 }
 # Of psycopg itself, without SQLSTATE. Of others, the connection is lost.
 _REFUSED_BY_PSYCOPG: Final = (
@@ -77,122 +72,109 @@ _WITHOUT_VALUES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectProblem:
-    """Why no connection can be opened."""
-
-    words: str
-    """With the remedy."""
-    temporary: bool
-    """Whether waiting may help."""
-
-
 # By what libpq says, as far as it can be told: in other languages, the last one counts. Where it
 # tried with and without encryption, both are in its text, and a wrong password is the reason.
+# Beside it: whether waiting may help, and what to say.
 _CONNECT_PROBLEMS: Final = (
     (
         r"invalid (?:connection option|URI|percent|integer|port)|missing .* in connection info",
-        ConnectProblem(
+        False,
+        (
             "DATABASE_URL is not a URL of PostgreSQL's: correct it (an option may be misspelt, or "
-            "a special character of the password not written as %XX)",
-            temporary=False,
+            "a special character of the password not written as %XX)"
         ),
     ),
     (
         "no password supplied",
-        ConnectProblem(
+        False,
+        (
             "the database server asks for a password: put it into DATABASE_URL, PGPASSWORD or "
-            "~/.pgpass",
-            temporary=False,
+            "~/.pgpass"
         ),
     ),
     (
         r"authentication failed|role .* does not exist",
-        ConnectProblem(
-            "the database server refuses the user or the password: correct them in DATABASE_URL",
-            temporary=False,
-        ),
+        False,
+        ("the database server refuses the user or the password: correct them in DATABASE_URL"),
     ),
     (
         r"pg_hba\.conf",
-        ConnectProblem(
+        False,
+        (
             "the database server does not allow this connection: allow its user, database and "
-            "address in pg_hba.conf there, or add ?sslmode=require to DATABASE_URL",
-            temporary=False,
+            "address in pg_hba.conf there, or add ?sslmode=require to DATABASE_URL"
         ),
     ),
     (
         r"database .* does not exist",
-        ConnectProblem(
-            "the server has no such database: create it, or correct its name in DATABASE_URL",
-            temporary=False,
-        ),
+        False,
+        ("the server has no such database: create it, or correct its name in DATABASE_URL"),
     ),
     (
         r"too many (?:clients|connections)|connection slots|too many connections for",
-        ConnectProblem(
+        True,
+        (
             "the database server accepts no more connections: each copy of the bot needs five, so "
-            "raise max_connections, or run fewer copies",
-            temporary=True,
+            "raise max_connections, or run fewer copies"
         ),
     ),
     (
         "server does not support SSL",
-        ConnectProblem(
+        False,
+        (
             "the database server offers no encryption: switch it on there, or correct sslmode in "
-            "DATABASE_URL",
-            temporary=False,
+            "DATABASE_URL"
         ),
     ),
     (
         "root certificate file",
-        ConnectProblem(
+        False,
+        (
             "the database server's certificate cannot be verified: set sslrootcert in DATABASE_URL "
-            "to the file of its certificate authority, or to system",
-            temporary=False,
+            "to the file of its certificate authority, or to system"
         ),
     ),
     (
         r"(?i)certificate|\bssl|\btls|channel binding",
-        ConnectProblem(
+        False,
+        (
             "no encrypted connection can be opened: correct sslmode, sslrootcert or "
-            "channel_binding in DATABASE_URL, or the server's certificate",
-            temporary=False,
+            "channel_binding in DATABASE_URL, or the server's certificate"
         ),
     ),
     (
         r"session is (?:read-only|not)|server is (?:not )?in hot standby",
-        ConnectProblem(
+        True,
+        (
             "the database server is read-only, as after a failover: set DATABASE_URL to the "
-            "primary, or to all hosts",
-            temporary=True,
+            "primary, or to all hosts"
         ),
     ),
     (
         r"starting up|shutting down|not accepting connections|recovery",
-        ConnectProblem(
-            "the database server is starting or stopping: wait until it is up", temporary=True
-        ),
+        True,
+        "the database server is starting or stopping: wait until it is up",
     ),
     (
         r"translate host name|resolve|Name or service",
-        ConnectProblem(
+        True,
+        (
             "the database server's name cannot be resolved: correct the host in DATABASE_URL, or "
-            "the name server of this machine",
-            temporary=True,
+            "the name server of this machine"
         ),
     ),
     (
         "",
-        ConnectProblem(
+        True,
+        (
             "the database server cannot be reached: start it, or correct the host and port in "
-            "DATABASE_URL",
-            temporary=True,
+            "DATABASE_URL"
         ),
     ),
 )
 _REMEDIES: Final = {
     "3F000": "make the schema that search_path names, or correct search_path",
+    "42P07": "it is another program's: create a database for the bot alone",
     "42P01": "restore the database, or restart the bot to begin with an empty one",
     "55P03": "look in pg_stat_activity for a transaction that has been open for long, and end it",
     "53100": "free space on the server's disk",
@@ -210,10 +192,17 @@ def meaning_of(error: psycopg.Error) -> Meaning:
     return Meaning.REFUSED if isinstance(error, _REFUSED_BY_PSYCOPG) else Meaning.LOST
 
 
-def connect_problem(error: psycopg.Error) -> ConnectProblem:
-    """Return why a connection could not be opened, without any of libpq's own words."""
+def connect_problem(error: psycopg.Error) -> tuple[str, bool]:
+    """Return why a connection could not be opened, with the remedy, and whether waiting may help.
+
+    None of it is in libpq's own words.
+    """
     text = str(error)
-    return next(problem for found, problem in _CONNECT_PROBLEMS if re.search(found, text))
+    return next(
+        (words, temporary)
+        for found, temporary, words in _CONNECT_PROBLEMS
+        if re.search(found, text)
+    )
 
 
 def describe(error: psycopg.Error) -> str:
@@ -242,11 +231,9 @@ def translated(setting: str = "DATABASE_URL") -> Iterator[None]:
         yield
     except psycopg.Error as error:
         if error.sqlstate:
-            of = "" if setting == "DATABASE_URL" else f" of {setting}"
-            words = f"the database{of} cannot be used: {describe(error)}"
-            temporary = meaning_of(error) is Meaning.LOST
+            words = f"the database cannot be used: {describe(error)}"
+            temporary = meaning_of(error) in {Meaning.LOST, Meaning.CONFLICT}
         else:
-            problem = connect_problem(error)
-            words, temporary = problem.words, problem.temporary
+            words, temporary = connect_problem(error)
         kind = DatabaseUnavailable if temporary else DatabaseError
         raise kind(words.replace("DATABASE_URL", setting)) from None
