@@ -154,7 +154,7 @@ class WebServer(LimitedServer):
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
         named = {
             kind: remote_id
-            for kind, remote_id in self._ids.find(body, encoding, request.query).items()
+            for kind, remote_id in self._ids.find(body, encoding, request.query_string).items()
             if self._mask(remote_id) == remote_id  # what holds a secret is no id
         }
         with self.protect(request):
