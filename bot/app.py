@@ -225,9 +225,8 @@ async def running(
             videos=source if settings.media_hosts else None,
             price=price,
         )
-        drift = DriftLog(metrics)
         listed = kinds.values() if settings.video_api_lists else ()
-        replica_list = ReplicaList(store, service, listed, drift, clock=clock, timings=timings)
+        replica_list = ReplicaList(store, service, listed, clock=clock, timings=timings)
         engine = Engine(
             store,
             service,
@@ -236,7 +235,7 @@ async def running(
             timings=timings,
             rng=rng,
             public_url=settings.public_url,
-            drift=drift,
+            drift=DriftLog(metrics),
         )
         priority = RequestPriority(timings)
         workers = (

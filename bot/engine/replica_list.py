@@ -12,7 +12,7 @@ from typing import Any, Final
 from bot.clock import Clock
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
-from bot.kinds.answers import Drift, DriftLog, DriftType, id_of
+from bot.kinds.answers import id_of
 from bot.kinds.video import is_replica_id
 from bot.model import Snapshot
 from bot.service.client import VideoService
@@ -36,7 +36,6 @@ class ReplicaList:
         store: Store,
         service: VideoService,
         kinds: Iterable[Kind],
-        drift: DriftLog,
         *,
         clock: Clock,
         timings: Timings,
@@ -44,7 +43,6 @@ class ReplicaList:
         self._store = store
         self._service = service
         self._kinds = [kind for kind in kinds if kind.catalogued]
-        self._drift = drift
         self._clock = clock
         self._timings = timings
         self._waiting = asyncio.Event()
@@ -71,7 +69,7 @@ class ReplicaList:
         try:
             if not await table.claim_list(kind.name, now, interval):
                 return
-            listed, complete = await read_list(self._service, kind, self._drift)
+            listed, complete = await read_list(self._service, kind)
             found = [each for each in listed if is_replica_id(each.remote_id)]
             await table.learn_listed(found, now, complete=complete)
         except (OutsideError, Unreadable) as error:
@@ -84,9 +82,7 @@ class ReplicaList:
             _LOG.warning("the service's replicas are not stored", extra={"reason": str(error)})
 
 
-async def read_list(
-    service: VideoService, kind: Kind, drift: DriftLog
-) -> tuple[Sequence[Snapshot], bool]:
+async def read_list(service: VideoService, kind: Kind) -> tuple[Sequence[Snapshot], bool]:
     """Return what the service lists of a kind, up to 500 items, and whether that is all of it.
 
     Raises:
@@ -95,12 +91,9 @@ async def read_list(
     found: dict[str, Snapshot] = {}
     unreadable, ends = False, False
     for number in range(1, _MAX_PAGES + 1):
-        with drift.watching(kind):
-            answer = await service.list_page(kind.path, page=number, limit=_ITEMS)
-            items = [_item(kind, each) for each in _list_in(kind, answer)]
-        if None in items:
-            drift.note(kind.name, Drift(DriftType.UNREADABLE, "list"))
-            unreadable = True
+        answer = await service.list_page(kind.path, page=number, limit=_ITEMS)
+        items = [_item(kind, each) for each in _list_in(kind, answer)]
+        unreadable |= None in items
         new = {each.remote_id: each for each in items if each and each.remote_id not in found}
         found |= new
         total = _total_in(answer)

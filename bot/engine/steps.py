@@ -56,10 +56,9 @@ class Runtime:
         is_new = asked_at is not None and (
             abs(self.clock.now() - asked_at) <= self.timings.slow_poll
         )
-        with self.drift.watching(kind):
-            answer = await self.service.read(kind.path, remote_id, asked_for=is_new)
-            self.drift.compare(kind, answer, created=False)
-            return kind.read(answer, remote_id)
+        answer = await self.service.read(kind.path, remote_id, asked_for=is_new)
+        self.drift.compare(kind, answer, created=False)
+        return kind.read(answer, remote_id)
 
     async def create(self, kind: Kind, call: Call, body: Mapping[str, str]) -> Snapshot:
         """Make a create call; only within ``VideoService.admission``.
@@ -73,8 +72,7 @@ class Runtime:
             self.drift.compare(kind, answer, created=True)
             return kind.created(answer)
 
-        with self.drift.watching(kind):
-            return await self.service.create(call, body, read)
+        return await self.service.create(call, body, read)
 
     async def catalogue(self, kind: Kind, snapshot: Snapshot) -> None:
         """Store what was read if other jobs can use it, and wake those that wait for it."""
