@@ -15,7 +15,7 @@ from bot.model import Delivery, DeliveryState
 from bot.slack.errors import translated
 from bot.slack.installation import InstallationSource
 from bot.slack.payloads import Payload
-from bot.slack.rate_limits import MethodLimits, RateLimits
+from bot.slack.rate_limits import CallLimits, RateLimits
 from bot.slack.views.presenters import Presenters
 from bot.store import Store
 from bot.timings import Timings
@@ -36,7 +36,7 @@ class Outbox:
         timings: Timings,
         rng: random.Random,
         limits: RateLimits,
-        methods: MethodLimits,
+        methods: CallLimits[str],
         outages: Outages,
         installation: InstallationSource,
     ) -> None:

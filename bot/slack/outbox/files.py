@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import IO, Final, TypeAlias
@@ -35,7 +35,7 @@ from bot.slack.outbox import Outbox
 from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.outbox.messages import accepted, log_fields
 from bot.slack.payloads import Payload, Shares
-from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
+from bot.slack.rate_limits import CallLimits, RateLimits
 from bot.slack.scopes import FILE_SCOPES
 from bot.slack.views.blocks import title
 from bot.slack.views.presenters import Presenters
@@ -97,7 +97,7 @@ class Uploads(Outbox):
         timings: Timings,
         rng: random.Random,
         limits: RateLimits,
-        methods: MethodLimits,
+        methods: CallLimits[str],
         outages: Outages,
         installation: InstallationSource,
         videos: VideoSource | None,
@@ -115,8 +115,8 @@ class Uploads(Outbox):
             installation=installation,
         )
         self._videos = videos
-        # By role and channel, or for the workspace: until when no such file is shared there.
-        self._refused_until: dict[tuple[Role, str], datetime] = {}
+        # By role and channel, or for the workspace: where no such file is shared for a while.
+        self._refused_in: CallLimits[tuple[Role, str]] = CallLimits(clock, timings.retry_files)
 
     def following(self, outgoing: Outgoing, posted: Delivery) -> Sequence[Role]:
         """Return the roles of the files that follow a message that was posted."""
@@ -324,9 +324,7 @@ class Uploads(Outbox):
         """Return whether nothing is known that keeps a file from a channel."""
         installation = self._installation.current
         scopes = None if installation is None else installation.scopes
-        now, longest = self._clock.now(), self._timings.retry_files
-        untils = [self._refused_until.get((role, each)) for each in (_WORKSPACE, channel)]
-        refused = any(is_ahead(until, now, longest) for until in untils)
+        refused = any(self._refused_in.until((role, each)) for each in (_WORKSPACE, channel))
         return not refused and (scopes is None or scopes >= FILE_SCOPES)
 
     async def _refused(self, delivery: Delivery, error: Refused) -> None:
@@ -334,12 +332,11 @@ class Uploads(Outbox):
         if action is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
             await self._release(delivery, self._limits.pause(error))
             return
-        until = self._clock.now() + self._timings.retry_files
         # "Make sure your app is a member of the conversation": no_permission.
         if action is ErrorAction.REDIRECT or error.code == "no_permission":
-            self._refused_until[delivery.role, delivery.channel] = until
+            self._refused_in.limit((delivery.role, delivery.channel), self._timings.retry_files)
         elif action is ErrorAction.WITHOUT_FILE or error.code in CANNOT_LOOK:
-            self._refused_until[delivery.role, _WORKSPACE] = until
+            self._refused_in.limit((delivery.role, _WORKSPACE), self._timings.retry_files)
         await self.give_up(delivery, str(error))
 
     async def give_up(self, delivery: Delivery, reason: str) -> None:

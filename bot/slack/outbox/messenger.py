@@ -44,7 +44,7 @@ from bot.slack.outbox.messages import (
     with_names,
 )
 from bot.slack.payloads import Payload
-from bot.slack.rate_limits import MethodLimits, RateLimits
+from bot.slack.rate_limits import CallLimits, RateLimits
 from bot.slack.views.blocks import Json, Message
 from bot.slack.views.limits import NO_PRICE, Price, month_so_far
 from bot.slack.views.presenters import Presenters
@@ -112,7 +112,7 @@ class Messenger(Outbox):
             timings=timings,
             rng=rng,
             limits=RateLimits(clock, timings),
-            methods=MethodLimits(clock, timings.max_wait),
+            methods=CallLimits(clock, timings.max_wait),
             outages=outages,
             installation=installation,
         )
@@ -165,13 +165,14 @@ class Messenger(Outbox):
             return Claimed()
         if (paused_until := self._limits.paused_until) is not None:
             return Claimed(next_due=paused_until)
-        now, limits = self._clock.now(), self._limits.current()
         claimed = await self._store.deliveries.claim(
-            now, limit, [each.delivery for each in held], limits
+            self._clock.now(), limit, [each.delivery for each in held], self._limits.current()
         )
         for each in claimed:
-            if (limited := covering(each.delivery)) in limits:
-                self._limits.count(limited)
+            limited = covering(each.delivery)
+            posts = limited.state == DeliveryState.PENDING
+            interval = self._timings.post_interval if posts else self._timings.call_interval
+            self._limits.begin(limited, interval)
         named = with_names(claimed, self._store, self._presenters)
         return Claimed(named, claimed.next_due, full=claimed.full)
 
@@ -490,8 +491,7 @@ class Messenger(Outbox):
 
     async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
         """Leave a delivery due under a rate limit if Slack asks to wait; else retry it later."""
-        if isinstance(error, Unavailable) and error.retry_after is not None:
-            self._limits.limit(covering(delivery), error.retry_after)
+        if self._limits.note(covering(delivery), error):
             await self._release(delivery, self._clock.now())
         else:
             await self._back_off(delivery, error)
