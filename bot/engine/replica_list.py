@@ -4,6 +4,7 @@ No interface document says what a list looks like: it is read tolerantly.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -110,15 +111,13 @@ def _list_in(kind: Kind, answer: Any) -> Sequence[Any]:  # noqa: ANN401 - any JS
     Raises:
         Unreadable: there is no list in it.
     """
-    if isinstance(answer, list):
-        return answer
+    found = answer
     if isinstance(answer, Mapping):
-        inner = answer.get("data")
-        for each in (answer, inner) if isinstance(inner, Mapping) else (answer,):
-            for name in (*_LISTS, kind.path.rpartition("/")[2]):
-                if isinstance(value := each.get(name), list):
-                    return value
-    raise Unreadable("the answer has no list")
+        names = (*_LISTS, kind.path.rpartition("/")[2])
+        found = next((answer[name] for name in names if name in answer), None)
+    if not isinstance(found, list):
+        raise Unreadable("the answer has no list")
+    return found
 
 
 def _total_in(answer: Any) -> int | None:  # noqa: ANN401 - any JSON
@@ -133,9 +132,6 @@ def _item(kind: Kind, item: Any) -> Snapshot | None:  # noqa: ANN401 - any JSON
         return None
     ids = (id_of(item.get(name)) for name in (kind.id_field, *kind.id_aliases))
     remote_id = next(filter(None, ids), "")
-    if not remote_id:
-        return None
-    try:
-        return kind.read(item, remote_id)
-    except Unreadable:
-        return None
+    with contextlib.suppress(Unreadable):
+        return kind.read(item, remote_id) if remote_id else None
+    return None

@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -139,10 +139,15 @@ class SocketMode:
         Raises:
             OutsideError: there is none.
         """
-        async with translated(self._timings.call_timeout):
+        async with translated(self._timings.call_timeout), contextlib.AsyncExitStack() as stack:
             answer = await self._client.apps_connections_open(app_token=self._app_token)
             url = str(answer.get("url"))
-        async with contextlib.AsyncExitStack() as stack:
+            # Without encryption, only to where the bot calls Slack so: that is a test.
+            if not (
+                url.startswith("wss://")
+                or is_slacks(url.replace("ws", "http", 1), self._client.base_url)
+            ):
+                raise Unavailable("Slack named an unencrypted address.", cause="tls")
             handler = AsyncSocketModeHandler(
                 self._bolt,
                 self._app_token,
@@ -150,42 +155,23 @@ class SocketMode:
                 proxy="unused",  # None would mean the environment's; only the call below counts
             )
             stack.push_async_callback(handler.close_async)
-            async with self._connecting():
-                # Without encryption, only to where the bot calls Slack so: that is a test.
-                if not (
-                    url.startswith("wss://")
-                    or is_slacks(url.replace("ws", "http", 1), self._client.base_url)
-                ):
-                    raise Unavailable("Slack named an unencrypted address.", cause="tls")
-                # The SDK's would follow redirects.
-                await handler.client.aiohttp_client_session.close()
-                handler.client.aiohttp_client_session = open_session(self._proxy_for(url))
-                socket = await handler.client.aiohttp_client_session.ws_connect(
-                    url,
-                    autoping=False,
-                    # A silent connection ends after one and a half of these: no pong came.
-                    heartbeat=self._timings.socket_heartbeat.total_seconds(),
-                    timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
-                )
-                handler.client.current_session = socket
-                connection = _Connection(handler, socket, self)
-                self._receivers.spawn(connection.receive())
-                await connection.wait_for_hello()
+            # The SDK's would follow redirects.
+            await handler.client.aiohttp_client_session.close()
+            handler.client.aiohttp_client_session = open_session(self._proxy_for(url))
+            socket = await handler.client.aiohttp_client_session.ws_connect(
+                url,
+                autoping=False,
+                # A silent connection ends after one and a half of these: no pong came.
+                heartbeat=self._timings.socket_heartbeat.total_seconds(),
+                timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
+            )
+            handler.client.current_session = socket
+            connection = _Connection(handler, socket, self)
+            self._receivers.spawn(connection.receive())
+            await connection.wait_for_hello()
             stack.pop_all()
         self._connections.add(connection)
         return connection
-
-    @contextlib.asynccontextmanager
-    async def _connecting(self) -> AsyncIterator[None]:
-        """Limit the time to connect, and turn what it raises into ``Unavailable``."""
-        try:
-            async with asyncio.timeout(self._timings.call_timeout.total_seconds()):
-                yield
-        except OutsideError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, another try may succeed
-            # Its text has the address, which is a secret as long as it is not used.
-            raise Unavailable("No connection to Slack.", cause=cause_of(error)) from None
 
     def _note(self, error: OutsideError) -> None:
         """Log why there is no connection, once."""
