@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from bot.kinds.answers import DriftLog, DriftType, drift_in
-from bot.kinds.replica import Replica
-from bot.kinds.video import Video
+from bot.kinds.replica import REPLICA as REPLICA_KIND
+from bot.kinds.video import VIDEO as VIDEO_KIND
 from bot.metrics import Metrics
 from sandbox.scenarios import MISSING, Scenario
 from tests.web.test_metrics import scrape
@@ -52,11 +52,11 @@ def without(answer: dict[str, Any], name: str, **changed: object) -> dict[str, A
     ],
 )
 def test_each_difference_of_a_video_is_found(answer: object, drift: list[tuple[DriftType, str]]) -> None:
-    assert list(drift_in(Video(), answer, created=False)) == drift
+    assert list(drift_in(VIDEO_KIND, answer, created=False)) == drift
 
 
 def test_a_replica_as_the_interface_describes_it_differs_in_nothing() -> None:
-    assert list(drift_in(Replica(), REPLICA, created=False)) == []
+    assert list(drift_in(REPLICA_KIND, REPLICA, created=False)) == []
 
 
 async def test_each_type_of_drift_is_counted_each_time_and_logged_once(
@@ -87,5 +87,5 @@ async def test_a_service_that_changes_with_each_answer_does_not_fill_the_log(
 ) -> None:
     drift = DriftLog(Metrics())
     for number in range(500):
-        drift.compare(Video(), VIDEO | {f"field_{number}": 1}, created=False)
+        drift.compare(VIDEO_KIND, VIDEO | {f"field_{number}": 1}, created=False)
     assert [each.message for each in caplog.records] == ["the service sends a new field"]

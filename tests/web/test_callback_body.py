@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.kinds.replica import Replica
-from bot.kinds.video import Video
+from bot.kinds.replica import REPLICA
+from bot.kinds.video import VIDEO
 from bot.web.callbacks import MAX_BYTES, IdFinder
 from sandbox.callback_shapes import SHAPES, encoded
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan
 from tests.world import World
 
-FINDER = IdFinder([Video(), Replica()])
+FINDER = IdFinder([VIDEO, REPLICA])
 BODY = {"video_id": "v-1", "status": "ready", "replica_id": "r-1", "data": {"script": "Hello."}}
 
 
@@ -189,9 +189,8 @@ def test_an_id_is_found_beside_anything_else(
 def test_a_renamed_id_is_accepted() -> None:
     for _ in range(3):
         assert FINDER.find(b'{"face_id": "r-1"}', "", "") == {"replica": "r-1"}
-    replica = Replica()
-    assert replica.created({"face_id": "r-1", "status": "started"}).remote_id == "r-1"
-    assert replica.read({"face_id": "r-1", "status": "ready"}, "r-1").status == "ready"
+    assert REPLICA.created({"face_id": "r-1", "status": "started"}).remote_id == "r-1"
+    assert REPLICA.read({"face_id": "r-1", "status": "ready"}, "r-1").status == "ready"
 
 
 async def test_every_body_gets_the_same_answer(world: World) -> None:
