@@ -51,7 +51,9 @@ def without(answer: dict[str, Any], name: str, **changed: object) -> dict[str, A
         ([VIDEO], []),
     ],
 )
-def test_each_difference_of_a_video_is_found(answer: object, drift: list[tuple[DriftType, str]]) -> None:
+def test_each_difference_of_a_video_is_found(
+    answer: object, drift: list[tuple[DriftType, str]]
+) -> None:
     assert list(drift_in(VIDEO_KIND, answer, created=False)) == drift
 
 
