@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import Field, field_validator
+from pydantic import AliasPath, Field
 
 from bot.kinds import Comparison, Invalid, Kind, Unreadable
-from bot.kinds.answers import Answer, Id, Text, letters, reason_of, same_words, text_of
+from bot.kinds.answers import Answer, Id, Text, letters, reason_of, same_words
 from bot.links import BadLink, check_file_link, check_link, without_keys
 from bot.model import Snapshot, Verdict
 from bot.service.errors import shown
@@ -54,17 +54,8 @@ class _Video(Answer):
     stream_url: Text = ""
     created_at: Text = ""
     updated_at: Text = ""
-    data: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _object(cls, value: Any) -> Any:  # noqa: ANN401 - any JSON
-        return value if isinstance(value, dict) else {}
-
-    @property
-    def script(self) -> str:
-        """The script that was used; "" if the answer has none."""
-        return text_of(self.data.get("script"))
+    script: Text = Field(default="", validation_alias=AliasPath("data", "script"))
+    """The script that was used; "" if the answer has none."""
 
 
 def is_replica_id(text: str) -> bool:
