@@ -24,12 +24,16 @@ class OutsideError(Exception):
     ``reason`` is the other side's own words, cut to a length that fits a message, or a sentence of
     ours if it said nothing. It has not been escaped for Slack, and it never holds a secret.
     ``cause`` is a word of ``bot.service.errors`` for the log, empty where the other side refused.
+    ``retry_after`` is how long the other side asked us to wait, if it did.
     """
 
-    def __init__(self, reason: str, *, cause: str = "") -> None:
+    def __init__(
+        self, reason: str, *, cause: str = "", retry_after: timedelta | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.cause = cause
+        self.retry_after = retry_after
 
 
 class Refused(OutsideError):
@@ -44,13 +48,7 @@ class Refused(OutsideError):
 
 
 class Unavailable(OutsideError):
-    """Nothing was done; ``retry_after`` is how long the other side asked us to wait, if it did."""
-
-    def __init__(
-        self, reason: str, *, retry_after: timedelta | None = None, cause: str = ""
-    ) -> None:
-        super().__init__(reason, cause=cause)
-        self.retry_after = retry_after
+    """Nothing was done, so the same request may be sent again later."""
 
 
 class Uncertain(OutsideError):

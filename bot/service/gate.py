@@ -302,10 +302,9 @@ class Gate:
         self._waiting.clear()
 
     def _held(self, failure: Failure, hold: Hold) -> Held:
-        error = hold.error
         return Held(
-            error.reason,
+            hold.error.reason,
             until=hold.until,
             failure=failure,
-            retry_after=error.retry_after if isinstance(error, Unavailable) else None,
+            retry_after=hold.error.retry_after,
         )

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.errors import OutsideError, Refused
 from bot.store import Limited
 from bot.timings import Timings
 
@@ -39,10 +39,9 @@ class CallLimits(Generic[_K]):
 
     def note(self, limited: _K, error: OutsideError) -> bool:
         """Note why a call failed; return whether Slack asks to wait, so that none is made now."""
-        wait = error.retry_after if isinstance(error, Unavailable) else None
-        if wait is not None:
-            self.limit(limited, wait)
-        return wait is not None
+        if error.retry_after is not None:
+            self.limit(limited, error.retry_after)
+        return error.retry_after is not None
 
     def until(self, limited: _K) -> datetime | None:
         """Return until when no such call is made; None for now."""

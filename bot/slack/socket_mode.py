@@ -122,7 +122,7 @@ class SocketMode:
             except OutsideError as error:
                 failures += 1
                 wait = self._timings.reconnect_back_off(failures)
-                if isinstance(error, Unavailable) and error.retry_after is not None:
+                if error.retry_after is not None:
                     wait = max(wait, min(error.retry_after, self._timings.max_socket_wait))
                 self._note(error)
                 await asyncio.sleep(wait.total_seconds())

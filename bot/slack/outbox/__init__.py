@@ -77,10 +77,10 @@ class Outbox:
 
     async def _back_off(self, delivery: Delivery, error: OutsideError) -> None:
         """Go on with a delivery later, after as long as Slack asks for."""
-        asked_for = error.retry_after if isinstance(error, Unavailable) else None
-        if asked_for is None:
+        wait = error.retry_after
+        if wait is None:
             delivery = replace(delivery, failures=delivery.failures + 1)
-        wait = self._timings.back_off(delivery.failures) if asked_for is None else asked_for
+            wait = self._timings.back_off(delivery.failures)
         await self._release(delivery, self._clock.now() + self._timings.jittered(wait, self._rng))
 
     async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
