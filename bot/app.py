@@ -208,22 +208,13 @@ async def running(
         )
         source = VideoSource(settings.media_hosts, settings.proxy_for, timings.max_video_bytes)
         messenger = Messenger(
-            store,
-            client,
-            presenters,
-            handler_context.access,
-            settings.admin_users,
+            handler_context,
             # No callback can say what happened, and most people have no account at the service.
             admins_first=settings.public_url is None,
-            clock=clock,
-            timings=timings,
             rng=rng,
-            outages=calls.outages,
-            installation=installation,
             join_channels=settings.join_public_channels,
             metrics=metrics,
             videos=source if settings.media_hosts else None,
-            price=price,
         )
         listed = kinds.values() if settings.video_api_lists else ()
         replica_list = ReplicaList(store, service, listed, clock=clock, timings=timings)
