@@ -242,33 +242,19 @@ async def running(
 
             socket_mode = SocketMode(
                 bolt,
-                client,
+                handler_context,
                 settings.slack_app_token.get_secret_value(),
                 proxy_for=settings.proxy_for,
                 priority=priority,
                 metrics=metrics,
-                clock=clock,
-                timings=timings,
             )
         service_check = ServiceCheck(service, clock, timings)
-        readiness = Readiness(
-            store,
-            installation,
-            service,
-            service_check,
-            metrics,
-            clock=clock,
-            timings=timings,
-            socket=socket_mode,
-        )
+        readiness = Readiness(handler_context, service_check, metrics, socket_mode)
         server = WebServer(
             bolt,
             secret.get_secret_value() if (secret := settings.slack_signing_secret) else None,
-            store,
-            kinds.values(),
+            handler_context,
             mask=mask,
-            clock=clock,
-            timings=timings,
             priority=priority,
             shutdown_timeout=_SHUTDOWN_TIMEOUT,
             readiness=readiness,
