@@ -16,6 +16,7 @@ from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.engine.loop import Worker
 from bot.engine.replica_list import ReplicaList
+from bot.engine.steps import Runtime
 from bot.engine.sweep import Sweep
 from bot.errors import Outages
 from bot.kinds import Kind
@@ -216,18 +217,11 @@ async def running(
             metrics=metrics,
             videos=source if settings.media_hosts else None,
         )
-        listed = kinds.values() if settings.video_api_lists else ()
-        replica_list = ReplicaList(store, service, listed, clock=clock, timings=timings)
-        engine = Engine(
-            store,
-            service,
-            kinds,
-            clock=clock,
-            timings=timings,
-            rng=rng,
-            public_url=settings.public_url,
-            drift=DriftLog(metrics),
+        runtime = Runtime(
+            store, service, kinds, clock, timings, rng, settings.public_url, DriftLog(metrics)
         )
+        engine = Engine(runtime)
+        replica_list = ReplicaList(runtime, kinds.values() if settings.video_api_lists else ())
         priority = RequestPriority(timings)
         workers = (
             Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
@@ -248,7 +242,7 @@ async def running(
                 priority=priority,
                 metrics=metrics,
             )
-        service_check = ServiceCheck(service, clock, timings)
+        service_check = ServiceCheck(handler_context)
         readiness = Readiness(handler_context, service_check, metrics, socket_mode)
         server = WebServer(
             bolt,

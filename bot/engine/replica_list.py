@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from bot.clock import Clock
+from bot.engine.steps import Runtime
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
 from bot.kinds.answers import id_of
 from bot.kinds.video import is_replica_id
 from bot.model import Snapshot
 from bot.service.client import VideoService
-from bot.store import DatabaseError, Store
-from bot.timings import Timings
+from bot.store import DatabaseError
 
 _LOG: Final = logging.getLogger(__name__)
 _ITEMS: Final = 20
@@ -32,30 +31,21 @@ _TOTALS: Final = ("total_count", "total", "count")
 class ReplicaList:
     """Asks for the list every ``list_interval``: one process for all copies of the bot."""
 
-    def __init__(
-        self,
-        store: Store,
-        service: VideoService,
-        kinds: Iterable[Kind],
-        *,
-        clock: Clock,
-        timings: Timings,
-    ) -> None:
-        self._store = store
-        self._service = service
+    def __init__(self, runtime: Runtime, kinds: Iterable[Kind]) -> None:
+        self._runtime = runtime
         self._kinds = [kind for kind in kinds if kind.catalogued]
-        self._clock = clock
-        self._timings = timings
         self._waiting = asyncio.Event()
 
     async def run(self) -> None:
         """Keep them until cancelled."""
         while True:
-            now = self._clock.now()
+            now = self._runtime.clock.now()
             for kind in self._kinds:
                 await self._refresh(kind, now)
             self._waiting.set()
-            await self._clock.wait(asyncio.Event(), now + self._timings.list_interval)
+            await self._runtime.clock.wait(
+                asyncio.Event(), now + self._runtime.timings.list_interval
+            )
             self._waiting.clear()
 
     async def settled(self) -> bool:
@@ -66,11 +56,11 @@ class ReplicaList:
 
     async def _refresh(self, kind: Kind, now: datetime) -> None:
         """Store what is listed of a kind, unless another process has just done that."""
-        table, interval = self._store.replicas, self._timings.list_interval
+        table, interval = self._runtime.store.replicas, self._runtime.timings.list_interval
         try:
             if not await table.claim_list(kind.name, now, interval):
                 return
-            listed, complete = await read_list(self._service, kind)
+            listed, complete = await read_list(self._runtime.service, kind)
             found = [each for each in listed if is_replica_id(each.remote_id)]
             await table.learn_listed(found, now, complete=complete)
         except (OutsideError, Unreadable) as error:

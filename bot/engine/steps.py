@@ -31,15 +31,17 @@ _LOGGED_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a step works with; see ``Engine`` for the fields."""
+    """What a step works with."""
 
     store: Store
     service: VideoService
     kinds: Mapping[str, Kind]
+    """The registered kinds by name. Jobs of other kinds wait for an operator."""
     clock: Clock
     timings: Timings
     rng: random.Random
     public_url: str | None
+    """Where the service can call back; None leaves everything to polling."""
     drift: DriftLog
 
     async def read(

@@ -18,48 +18,43 @@ from typing import Final, Generic, Protocol, TypeVar
 from bot.clock import Clock
 from bot.errors import Outage
 from bot.metrics import Metrics
-from bot.service.client import VideoService
 from bot.service.errors import clause_of
 from bot.slack.context import HandlerContext
 from bot.store import DatabaseError
-from bot.timings import Timings
 
 
 class ServiceCheck:
     """Resolves doubts about the service: at the start, after calls that failed, while it is down.
 
-    Args:
-        service: logs what is wrong, and that it is right again.
+    The service logs what is wrong, and that it is right again.
     """
 
-    def __init__(self, service: VideoService, clock: Clock, timings: Timings) -> None:
-        self._service = service
-        self._clock = clock
-        self._timings = timings
+    def __init__(self, ctx: HandlerContext) -> None:
+        self._ctx = ctx
         self._checked_at: datetime | None = None
         self._waiting = asyncio.Event()
         self._wait: timedelta | None = None
-        service.in_doubt.set()
+        ctx.service.in_doubt.set()
 
     def refresh(self) -> None:
         """Check, if nothing has shown for a while that the service answers."""
-        now, interval = self._clock.now(), self._timings.recheck_side
-        moments = (self._checked_at, self._service.outages.last_answer)
+        now, interval = self._ctx.clock.now(), self._ctx.timings.recheck_side
+        moments = (self._checked_at, self._ctx.service.outages.last_answer)
         if not any(each and abs(now - each) < interval for each in moments):
-            self._service.in_doubt.set()
+            self._ctx.service.in_doubt.set()
 
     async def run(self) -> None:
         """Check when the service is in doubt, and again until it is not."""
         while True:
             self._waiting.set()
             if self._wait is None:
-                await self._clock.wait(self._service.in_doubt)
+                await self._ctx.clock.wait(self._ctx.service.in_doubt)
             else:
-                await self._clock.wait(asyncio.Event(), self._clock.now() + self._wait)
+                await self._ctx.clock.wait(asyncio.Event(), self._ctx.clock.now() + self._wait)
             self._waiting.clear()
             if self._is_due():
-                self._checked_at = self._clock.now()
-                self._wait = await self._service.resolve_doubt()
+                self._checked_at = self._ctx.clock.now()
+                self._wait = await self._ctx.service.resolve_doubt()
 
     async def settled(self) -> bool:
         """Wait until no check is due or under way; return whether one was."""
@@ -71,7 +66,7 @@ class ServiceCheck:
         return busy
 
     def _is_due(self) -> bool:
-        return self._wait is not None or self._service.in_doubt.is_set()
+        return self._wait is not None or self._ctx.service.in_doubt.is_set()
 
 
 # ── What /readyz says ─────────────────────────────────────────────────────────────────────────────
