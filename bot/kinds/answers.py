@@ -194,18 +194,18 @@ _EVENTS: Final = {
 def drift_in(kind: Kind, answer: Any, *, created: bool) -> Iterator[tuple[DriftType, str]]:  # noqa: ANN401 - any JSON
     """Yield how the answer to a create call or a read differs, and in which field.
 
-    null counts as a value. The name of a new field is one short word, or "other".
+    null counts as a value, and what is no object leaves out all fields. The name of a new field is
+    one short word, or "other".
     """
-    if not isinstance(answer, dict):
-        return
+    given = answer if isinstance(answer, dict) else {}
     promised = kind.promised_created if created else kind.promised_read
-    for name in sorted(promised - answer.keys()):
+    for name in sorted(promised - given.keys()):
         yield DriftType.MISSING_FIELD, name
     known = promised | kind.promised_read | kind.seen_fields | set(kind.id_aliases)
-    for name in answer.keys() - known:
+    for name in given.keys() - known:
         yield DriftType.NEW_FIELD, word(str(name))
-    for name in promised & answer.keys():
-        if name.endswith("_at") and (value := text_of(answer[name])) and moment(value) is None:
+    for name in promised & given.keys():
+        if name.endswith("_at") and (value := text_of(given[name])) and moment(value) is None:
             yield DriftType.ODD_TIME, name
 
 

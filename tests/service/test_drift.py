@@ -48,7 +48,10 @@ def without(answer: dict[str, Any], name: str, **changed: object) -> dict[str, A
         (VIDEO | {"shiny_url": "https://x"}, [(DriftType.NEW_FIELD, "shiny_url")]),
         (VIDEO | {"Say hello to Ana": 1}, [(DriftType.NEW_FIELD, "other")]),
         (VIDEO | {"created_at": "14.7.2025"}, [(DriftType.ODD_TIME, "created_at")]),
-        ([VIDEO], []),
+        (
+            [VIDEO],
+            [(DriftType.MISSING_FIELD, name) for name in sorted(VIDEO_KIND.promised_read)],
+        ),
     ],
 )
 def test_each_difference_of_a_video_is_found(
