@@ -64,7 +64,6 @@ class OperatorError(Exception):
 _LOG: Final = logging.getLogger(__name__)
 # Failed calls in a row that make an outage: one alone is no news.
 _MIN_FAILURES: Final = 2
-_MAX_ODD: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +77,6 @@ class Outage:
 
 class Outages:
     """Knows whether one side answers, from the calls that are made anyway.
-
-    A call that failed while another one was answered says nothing more about the side until it
-    succeeds: one video that cannot be read is no outage, however often it is read.
 
     Args:
         side: its name in the log, such as "Slack".
@@ -107,8 +103,6 @@ class Outages:
         self.last_answer: datetime | None = None
         """When the side answered last; None before the first answer since the start."""
         self._kept: set[str] = set()
-        self._failing: set[str] = set()  # since the last answer
-        self._odd: set[str] = set()
 
     @property
     def current(self) -> Outage | None:
@@ -117,15 +111,8 @@ class Outages:
             return None
         return Outage(self._since, self._cause)
 
-    def failed(self, cause: str, call: str = "") -> None:
-        """Note a call without an answer; ``cause`` is a word of ``bot.service.errors``.
-
-        ``call`` tells calls for different things apart.
-        """
-        if call in self._odd:
-            return
-        if call:
-            self._failing.add(call)
+    def failed(self, cause: str) -> None:
+        """Note a call without an answer; ``cause`` is a word of ``bot.service.errors``."""
         self._since, self._cause = self._since or self._clock.now(), cause
         self._failures += 1
         # Before the first answer since the start, one failed call is enough.
@@ -149,13 +136,9 @@ class Outages:
         """Note an answer that says nothing about other calls."""
         self.last_answer = self._clock.now()
 
-    def answered(self, call: str = "") -> None:
+    def answered(self) -> None:
         """Note a call with an answer."""
         self.note_answer()
-        if len(self._odd) + len(self._failing) > _MAX_ODD:
-            self._odd.clear()
-        self._odd = (self._odd | self._failing) - {call}
-        self._failing = set()
         self._failures = 0
         self._end()
 

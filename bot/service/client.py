@@ -624,7 +624,6 @@ class VideoService:
         is_check: bool = False,
     ) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
-        name = f"{method} {path}"
         limit = self._timings.call_timeout
         if is_check:
             limit = min(limit, self._timings.hang_after)
@@ -634,24 +633,23 @@ class VideoService:
             with self._metrics.call("video_service", f"{method} {route}"):
                 answer = await self._send(method, path, body, query, limit)
         except Refused:
-            self._note_answer(gate, name)
+            self._note_answer(gate)
             raise
         except OutsideError as error:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
                 raise self._limit(gate, call, error) from error
-            # A list that does not work says nothing about the rest; others are judged elsewhere.
+            # What cannot be read, however often, is no outage: a harmless read finds out. A list that
+            # does not work says nothing about the rest, and creates are judged elsewhere.
             if gate is self._reads and not is_check:
-                self.outages.failed(error.cause, name)
-                if self.outages.current is not None:
-                    self.in_doubt.set()
+                self.in_doubt.set()
             raise
-        self._note_answer(gate, name)
+        self._note_answer(gate)
         return answer
 
-    def _note_answer(self, gate: Gate, name: str) -> None:
+    def _note_answer(self, gate: Gate) -> None:
         gate.passed()
-        self.outages.answered(name)
+        self.outages.note_answer()
 
     def _limit(self, gate: Gate, call: Call, error: Unavailable) -> Held:
         wait = error.retry_after
