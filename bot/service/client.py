@@ -639,8 +639,8 @@ class VideoService:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
                 raise self._limit(gate, call, error) from error
-            # What cannot be read, however often, is no outage: a harmless read finds out. A list that
-            # does not work says nothing about the rest, and creates are judged elsewhere.
+            # One that cannot be read, however often, is no outage: a harmless read finds out. A
+            # list that does not work says nothing about the rest; creates are judged elsewhere.
             if gate is self._reads and not is_check:
                 self.in_doubt.set()
             raise
