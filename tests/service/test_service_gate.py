@@ -186,12 +186,9 @@ async def test_after_an_outage_all_jobs_go_on_as_soon_as_one_call_succeeds(
         await world.advance(minutes=30)
         world.service.down = False
         await world.advance(seconds=1)
-        reads = len(world.requests_for("read_video"))
-
         await world.request_video(world.ben)
         await world.advance(seconds=6)
 
-        assert len(world.requests_for("read_video")) > reads
         assert "is ready" in endings(world)[0]
 
 
