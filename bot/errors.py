@@ -96,41 +96,46 @@ class Outages:
         self._clock = clock
         self._on_end = on_end
         self._remedy = remedy
-        self._is_out = False
         self._failures = 0
         self._since: datetime | None = None
         self._cause = ""
+        self._down: set[str] = set()
+        """The parts that do not answer: what ``keep`` named, and "" for what ``failed`` showed."""
         self.last_answer: datetime | None = None
         """When the side answered last; None before the first answer since the start."""
-        self._kept: set[str] = set()
 
     @property
     def current(self) -> Outage | None:
         """The outage that goes on, if one does."""
-        if self._since is None or not self._is_out:
-            return None
-        return Outage(self._since, self._cause)
+        return Outage(self._since, self._cause) if self._since and self._down else None
 
     def failed(self, cause: str) -> None:
         """Note a call without an answer; ``cause`` is a word of ``bot.service.errors``."""
-        self._since, self._cause = self._since or self._clock.now(), cause
+        self._since = self._since or self._clock.now()
         self._failures += 1
         # Before the first answer since the start, one failed call is enough.
-        enough = _MIN_FAILURES if self.last_answer is not None else 1
-        if self._failures >= enough:
-            self._begin()
+        if self._failures >= (_MIN_FAILURES if self.last_answer is not None else 1):
+            self.keep("", cause)
 
     def keep(self, part: str, cause: str) -> None:
         """Note that a part of the side is down, until ``drop``, whatever other calls show."""
         self._since, self._cause = self._since or self._clock.now(), cause
-        self._kept.add(part)
-        self._begin()
+        if not self._down:
+            extra = {"cause": cause, "remedy": self._remedy}
+            _LOG.warning(f"{self._side} is down", extra=extra)
+        self._down.add(part)
 
     def drop(self, part: str) -> None:
         """Note that a part of the side works again."""
-        if part in self._kept:
-            self._kept.remove(part)
-            self._end()
+        outage = self.current
+        self._down.discard(part)
+        if self._down:
+            return
+        self._since = None
+        if outage is not None:
+            seconds = round((self._clock.now() - outage.since).total_seconds())
+            _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
+            self._on_end()
 
     def note_answer(self) -> None:
         """Note an answer that says nothing about other calls."""
@@ -140,21 +145,4 @@ class Outages:
         """Note a call with an answer."""
         self.note_answer()
         self._failures = 0
-        self._end()
-
-    def _begin(self) -> None:
-        if not self._is_out:
-            self._is_out = True
-            extra = {"cause": self._cause, "remedy": self._remedy}
-            _LOG.warning(f"{self._side} is down", extra=extra)
-
-    def _end(self) -> None:
-        if self._failures or self._kept:
-            return
-        outage = self.current
-        self._since, self._is_out = None, False
-        if outage is None:
-            return
-        seconds = round((self._clock.now() - outage.since).total_seconds())
-        _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
-        self._on_end()
+        self.drop("")
