@@ -11,7 +11,7 @@ from typing import Final
 import psycopg
 
 from benchmarks.fakes import FakeService
-from bot.kinds.video import Video
+from bot.kinds.video import VIDEO
 from bot.model import State, Verdict
 from bot.store.database import Query
 from bot.store.job_rows import snapshot_text
@@ -224,6 +224,6 @@ def _snapshot(status: str) -> str:
     service = FakeService()
     service.status_of = lambda _: status
     answer = json.loads(service.answer("GET", f"/v2/videos/{_ID}", b""))
-    read = Video().read(answer, _ID)
+    read = VIDEO.read(answer, _ID)
     verdict = Verdict.SUCCEEDED if status == "ready" else Verdict.GOING
     return snapshot_text(replace(read, verdict=verdict)) or ""

@@ -16,6 +16,7 @@ from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.engine.loop import Worker
 from bot.engine.replica_list import ReplicaList
+from bot.engine.steps import Runtime
 from bot.engine.sweep import Sweep
 from bot.errors import Outages
 from bot.kinds.answers import DriftLog
@@ -211,36 +212,19 @@ async def running(
         )
         source = VideoSource(settings.media_hosts, settings.proxy_for, timings.max_video_bytes)
         messenger = Messenger(
-            store,
-            client,
-            presenters,
-            handler_context.access,
-            settings.admin_users,
+            handler_context,
             # No callback can say what happened, and most people have no account at the service.
             admins_first=settings.public_url is None,
-            clock=clock,
-            timings=timings,
             rng=rng,
-            outages=calls.outages,
-            installation=installation,
             join_channels=settings.join_public_channels,
             metrics=metrics,
             videos=source if settings.media_hosts else None,
-            price=price,
         )
-        drift = DriftLog(metrics)
-        listed = kinds.values() if settings.video_api_lists else ()
-        replica_list = ReplicaList(store, service, listed, drift, clock=clock, timings=timings)
-        engine = Engine(
-            store,
-            service,
-            kinds,
-            clock=clock,
-            timings=timings,
-            rng=rng,
-            public_url=settings.public_url,
-            drift=drift,
+        runtime = Runtime(
+            store, service, kinds, clock, timings, rng, settings.public_url, DriftLog(metrics)
         )
+        engine = Engine(runtime)
+        replica_list = ReplicaList(runtime, kinds.values() if settings.video_api_lists else ())
         priority = RequestPriority(timings)
         workers = (
             Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
@@ -255,33 +239,19 @@ async def running(
 
             socket_mode = SocketMode(
                 bolt,
-                client,
+                handler_context,
                 settings.slack_app_token.get_secret_value(),
                 proxy_for=settings.proxy_for,
                 priority=priority,
                 metrics=metrics,
-                clock=clock,
-                timings=timings,
             )
-        service_check = ServiceCheck(service, clock, timings)
-        readiness = Readiness(
-            store,
-            installation,
-            service,
-            service_check,
-            metrics,
-            clock=clock,
-            timings=timings,
-            socket=socket_mode,
-        )
+        service_check = ServiceCheck(handler_context)
+        readiness = Readiness(handler_context, service_check, metrics, socket_mode)
         server = WebServer(
             bolt,
             secret.get_secret_value() if (secret := settings.slack_signing_secret) else None,
-            store,
-            kinds.values(),
+            handler_context,
             mask=mask,
-            clock=clock,
-            timings=timings,
             priority=priority,
             shutdown_timeout=_SHUTDOWN_TIMEOUT,
             readiness=readiness,

@@ -24,12 +24,16 @@ class OutsideError(Exception):
     ``reason`` is the other side's own words, cut to a length that fits a message, or a sentence of
     ours if it said nothing. It has not been escaped for Slack, and it never holds a secret.
     ``cause`` is a word of ``bot.service.errors`` for the log, empty where the other side refused.
+    ``retry_after`` is how long the other side asked us to wait, if it did.
     """
 
-    def __init__(self, reason: str, *, cause: str = "") -> None:
+    def __init__(
+        self, reason: str, *, cause: str = "", retry_after: timedelta | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.cause = cause
+        self.retry_after = retry_after
 
 
 class Refused(OutsideError):
@@ -44,13 +48,7 @@ class Refused(OutsideError):
 
 
 class Unavailable(OutsideError):
-    """Nothing was done; ``retry_after`` is how long the other side asked us to wait, if it did."""
-
-    def __init__(
-        self, reason: str, *, retry_after: timedelta | None = None, cause: str = ""
-    ) -> None:
-        super().__init__(reason, cause=cause)
-        self.retry_after = retry_after
+    """Nothing was done, so the same request may be sent again later."""
 
 
 class Uncertain(OutsideError):
@@ -66,7 +64,6 @@ class OperatorError(Exception):
 _LOG: Final = logging.getLogger(__name__)
 # Failed calls in a row that make an outage: one alone is no news.
 _MIN_FAILURES: Final = 2
-_MAX_ODD: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +77,6 @@ class Outage:
 
 class Outages:
     """Knows whether one side answers, from the calls that are made anyway.
-
-    A call that failed while another one was answered says nothing more about the side until it
-    succeeds: one video that cannot be read is no outage, however often it is read.
 
     Args:
         side: its name in the log, such as "Slack".
@@ -102,78 +96,53 @@ class Outages:
         self._clock = clock
         self._on_end = on_end
         self._remedy = remedy
-        self._is_out = False
         self._failures = 0
         self._since: datetime | None = None
         self._cause = ""
+        self._down: set[str] = set()
+        """The parts that do not answer: what ``keep`` named, and "" for what ``failed`` showed."""
         self.last_answer: datetime | None = None
         """When the side answered last; None before the first answer since the start."""
-        self._kept: set[str] = set()
-        self._failing: set[str] = set()  # since the last answer
-        self._odd: set[str] = set()
 
     @property
     def current(self) -> Outage | None:
         """The outage that goes on, if one does."""
-        if self._since is None or not self._is_out:
-            return None
-        return Outage(self._since, self._cause)
+        return Outage(self._since, self._cause) if self._since and self._down else None
 
-    def failed(self, cause: str, call: str = "") -> None:
-        """Note a call without an answer; ``cause`` is a word of ``bot.service.errors``.
-
-        ``call`` tells calls for different things apart.
-        """
-        if call in self._odd:
-            return
-        if call:
-            self._failing.add(call)
-        self._since, self._cause = self._since or self._clock.now(), cause
+    def failed(self, cause: str) -> None:
+        """Note a call without an answer; ``cause`` is a word of ``bot.service.errors``."""
+        self._since = self._since or self._clock.now()
         self._failures += 1
         # Before the first answer since the start, one failed call is enough.
-        enough = _MIN_FAILURES if self.last_answer is not None else 1
-        if self._failures >= enough:
-            self._begin()
+        if self._failures >= (_MIN_FAILURES if self.last_answer is not None else 1):
+            self.keep("", cause)
 
     def keep(self, part: str, cause: str) -> None:
         """Note that a part of the side is down, until ``drop``, whatever other calls show."""
         self._since, self._cause = self._since or self._clock.now(), cause
-        self._kept.add(part)
-        self._begin()
+        if not self._down:
+            extra = {"cause": cause, "remedy": self._remedy}
+            _LOG.warning(f"{self._side} is down", extra=extra)
+        self._down.add(part)
 
     def drop(self, part: str) -> None:
         """Note that a part of the side works again."""
-        if part in self._kept:
-            self._kept.remove(part)
-            self._end()
+        outage = self.current
+        self._down.discard(part)
+        if self._down:
+            return
+        self._since = None
+        if outage is not None:
+            seconds = round((self._clock.now() - outage.since).total_seconds())
+            _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
+            self._on_end()
 
     def note_answer(self) -> None:
         """Note an answer that says nothing about other calls."""
         self.last_answer = self._clock.now()
 
-    def answered(self, call: str = "") -> None:
+    def answered(self) -> None:
         """Note a call with an answer."""
         self.note_answer()
-        if len(self._odd) + len(self._failing) > _MAX_ODD:
-            self._odd.clear()
-        self._odd = (self._odd | self._failing) - {call}
-        self._failing = set()
         self._failures = 0
-        self._end()
-
-    def _begin(self) -> None:
-        if not self._is_out:
-            self._is_out = True
-            extra = {"cause": self._cause, "remedy": self._remedy}
-            _LOG.warning(f"{self._side} is down", extra=extra)
-
-    def _end(self) -> None:
-        if self._failures or self._kept:
-            return
-        outage = self.current
-        self._since, self._is_out = None, False
-        if outage is None:
-            return
-        seconds = round((self._clock.now() - outage.since).total_seconds())
-        _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
-        self._on_end()
+        self.drop("")

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from html import unescape
 from typing import Any, Final
@@ -27,34 +27,33 @@ _INVISIBLE: Final = (
 )
 # Percent-encoding, HTML's character references, the escapes of JSON and of Python's repr(). They
 # begin with a set of characters, for which re looks fast.
-_SEEN_ESCAPE: Final = (
+_ESCAPE: Final = re.compile(
     r"[%&\\](?:(?<=%)[0-9a-f]{2}|(?<=&)(?:#[0-9]{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});?"
-    rf"|(?<=\\)(?:u[0-9a-f]{{4}}|x[0-9a-f]{{2}}|[^{_SEPARATOR}]))"
+    rf"|(?<=\\)(?:u[0-9a-f]{{4}}|x[0-9a-f]{{2}}|[^{_SEPARATOR}]))",
+    re.IGNORECASE,
 )
-_ESCAPE: Final = re.compile(_SEEN_ESCAPE, re.IGNORECASE)
-_ESCAPE_OR_HIDING: Final = re.compile(rf"{_SEEN_ESCAPE}|[{_INVISIBLE}]+", re.IGNORECASE)
 _INTRODUCERS: Final = frozenset("%&\\")
 _HIDING: Final = re.compile(f"[{_INVISIBLE}]+")
 # The token of a callback has 43 characters: secrets.token_urlsafe(32).
 _CALLBACK_WORD: Final = "callbacks"
 _CALLBACK: Final = re.compile(r"(callbacks(?:\\?/|%2F|&#x2F;))([\w-]{43})(?![\w-])", re.IGNORECASE)
 
-_Span = tuple[int, int]
-
 
 class Mask:
-    """Replaces secrets in texts, however they are written there.
+    """Replaces secrets in texts, and withholds texts that may hide one.
 
-    A secret is found in capitals and small letters alike, with any of its characters
-    percent-encoded or escaped as in HTML, JSON or ``repr()``, in several layers, and with white
-    space or invisible characters in it. A text that may hold a piece that is at least half of a
-    secret, from 8 characters up, is replaced as a whole. The tokens of callback addresses are
-    masked by their place.
+    A secret is replaced where it is written as it is, in capitals and small letters alike. A text
+    that may hold a piece that is at least half of a secret, from 8 characters up, is replaced as a
+    whole: with any of its characters percent-encoded or escaped as in HTML, JSON or ``repr()``, in
+    several layers, and with white space or invisible characters in it. The tokens of callback
+    addresses are masked by their place.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        folded = {_folded(secret) for secret in secrets if len(secret) >= _MIN_LENGTH}
-        self._secrets = [_Secret(each) for each in folded]
+        found = {secret for secret in secrets if len(secret) >= _MIN_LENGTH}
+        self._secrets = [_Secret(each) for each in {each.casefold() for each in found}]
+        longest_first = sorted(found, key=len, reverse=True)
+        self._plain = re.compile("|".join(map(re.escape, longest_first)) or "(?!)", re.IGNORECASE)
 
     def __call__(self, text: str) -> str:
         """Return the text with each secret in it replaced by ``MASKED``."""
@@ -112,29 +111,11 @@ class Mask:
         """Return the text with its secrets replaced; None if it may hold half of one."""
         if len(text) < _MIN_LENGTH:
             return text
-        # Noting where each character comes from takes much longer, and most texts hold none.
         if self._may_hold_half(text, _MAX_LAYERS):
-            parts: list[str] = []
-            done = 0
-            for start, end in sorted(self._spans(text, _MAX_LAYERS)):
-                if start >= done:
-                    parts += (text[done:start], MASKED)
-                done = max(done, end)
-            text = "".join([*parts, text[done:]])
+            text = self._plain.sub(MASKED, text)
             if self._may_hold_half(text, _MAX_LAYERS):
                 return None
         return _CALLBACK.sub(rf"\1{MASKED}", text)
-
-    def _spans(self, text: str, layers: int) -> Iterator[_Span]:
-        """Yield where secrets are, as they are and below up to ``layers`` layers of escapes."""
-        folded = _folded(text)
-        for secret in self._secrets:
-            yield from secret.spans(folded)
-        if layers:
-            decoded, origins = _decoded(text)
-            if decoded != text:
-                for start, end in self._spans(decoded, layers - 1):
-                    yield origins[start][0], origins[end - 1][1]
 
     def _may_hold_half(self, text: str, layers: int) -> bool:
         """Return whether half of a secret may be in a text, or below its escapes."""
@@ -142,7 +123,7 @@ class Mask:
         # Some that are not seen count as printable: variation selectors, U+FFFD.
         if not (seen.isascii() and seen.isprintable()):
             seen = _HIDING.sub("", seen)
-        folded = [_folded(text), _folded(seen)] if seen != text else [_folded(text)]
+        folded = {text.casefold(), seen.casefold()}
         if any(secret.has_half_in(each) for secret in self._secrets for each in folded):
             return True
         if not layers or _INTRODUCERS.isdisjoint(seen):
@@ -152,10 +133,9 @@ class Mask:
 
 
 class _Secret:
-    """A secret, and how to find it and half of it."""
+    """A secret, and how to find half of it."""
 
     def __init__(self, folded: str) -> None:
-        self._secret = folded
         half = max(_MIN_LENGTH, (len(folded) + 1) // 2)
         self._halves = [folded[at : at + half] for at in range(len(folded) - half + 1)]
         # Each half has one of these in it, as a whole: they are few, and rare in other texts.
@@ -166,13 +146,6 @@ class _Secret:
         """Return whether at least half of the secret is in a text."""
         may_be = any(block in folded for block in self._blocks)
         return may_be and any(half in folded for half in self._halves)
-
-    def spans(self, folded: str) -> Iterator[_Span]:
-        """Yield where the secret is in a text."""
-        at = folded.find(self._secret)
-        while at >= 0:
-            yield at, at + len(self._secret)
-            at = folded.find(self._secret, at + 1)
 
 
 def _texts(value: Any) -> list[str]:  # noqa: ANN401 - any JSON
@@ -190,36 +163,9 @@ def _texts(value: Any) -> list[str]:  # noqa: ANN401 - any JSON
     return texts
 
 
-def _folded(text: str) -> str:
-    """Return the text case-folded, each character at its place."""
-    folded = text.casefold()
-    if len(folded) == len(text):
-        return folded
-    return "".join(each if len(each) == 1 else "?" for each in map(str.casefold, text))
-
-
-def _decoded(text: str) -> tuple[str, list[_Span]]:
-    """Remove one layer of escapes; return the rest, and where each of its characters comes from."""
-    letters: list[str] = []
-    origins: list[_Span] = []
-    done = 0
-    for found in _ESCAPE_OR_HIDING.finditer(text):
-        letters += text[done : found.start()]
-        origins += zip(range(done, found.start()), range(done + 1, found.start() + 1), strict=True)
-        character = _character(found[0])
-        letters += character
-        origins += [found.span()] * len(character)
-        done = found.end()
-    letters += text[done:]
-    origins += zip(range(done, len(text)), range(done + 1, len(text) + 1), strict=True)
-    return "".join(letters), origins
-
-
 @lru_cache(maxsize=1024)
 def _character(escape: str) -> str:
     """Return what an escape stands for: a character, or for some references of HTML two."""
-    if escape[0] not in _INTRODUCERS:
-        return ""
     if escape[0] == "&":
         return unescape(escape.casefold())
     # "%2b", "\\u002b", "\\x2b"; "\\/" has no digits.

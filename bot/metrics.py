@@ -7,8 +7,9 @@ number of series, and says nothing about anybody.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from prometheus_client import (
@@ -65,66 +66,63 @@ class Metrics:
         info = Info(f"{_PREFIX}_build", "The version that runs.", registry=registry)
         info.info({"version": version or "unknown"})
 
-        def counter(name: str, about: str, *labels: str) -> Counter:
-            return Counter(f"{_PREFIX}_{name}", about, labels, registry=registry)
-
-        def gauge(name: str, about: str, *labels: str) -> Gauge:
-            return Gauge(f"{_PREFIX}_{name}", about, labels, registry=registry)
-
-        def histogram(name: str, about: str, buckets: Iterable[float], *labels: str) -> Histogram:
-            return Histogram(
-                f"{_PREFIX}_{name}", about, labels, registry=registry, buckets=tuple(buckets)
-            )
-
+        counter = partial(Counter, namespace=_PREFIX, registry=registry)
+        gauge = partial(Gauge, namespace=_PREFIX, registry=registry)
+        histogram = partial(Histogram, namespace=_PREFIX, registry=registry)
         self._ready = gauge("ready", "1 if /readyz says ready.")
-        self._checks = gauge("check_ok", "1 for each part of /readyz that is ok.", "check")
-        self._blocked = gauge("blocked", "1 for each cause that holds work back now.", "by")
-        self._jobs = gauge("jobs", "Jobs that have not ended.", "kind", "state")
+        self._checks = gauge("check_ok", "1 for each part of /readyz that is ok.", ["check"])
+        self._blocked = gauge("blocked", "1 for each cause that holds work back now.", ["by"])
+        self._jobs = gauge("jobs", "Jobs that have not ended.", ["kind", "state"])
         self._seen_jobs: set[tuple[str, str]] = set()
-        self._due = gauge("due", "Rows that are due and not claimed.", "queue")
-        self._oldest_due = gauge("oldest_due_seconds", "How long the oldest is due.", "queue")
+        self._due = gauge("due", "Rows that are due and not claimed.", ["queue"])
+        self._oldest_due = gauge("oldest_due_seconds", "How long the oldest is due.", ["queue"])
         self._reply = histogram(
             "reply_seconds",
             "From a request to its closing reply in Slack.",
-            _REPLY_BUCKETS,
-            *("kind", "outcome"),
+            ["kind", "outcome"],
+            buckets=_REPLY_BUCKETS,
         )
         self._reply_delay = histogram(
             "reply_delay_seconds",
             "From the end of a job to its closing reply in Slack.",
-            _DELAY_BUCKETS,
-            "kind",
+            ["kind"],
+            buckets=_DELAY_BUCKETS,
         )
         self._ack = histogram(
-            "ack_seconds", "From a request of Slack to its answer.", _ACK_BUCKETS, "kind"
+            "ack_seconds",
+            "From a request of Slack to its answer.",
+            ["kind"],
+            buckets=_ACK_BUCKETS,
         )
         self._calls = counter(
             "outside_calls",
             "Calls to Slack and the video service, by how they ended.",
-            *("service", "operation", "outcome"),
+            ["service", "operation", "outcome"],
         )
         self._call_seconds = histogram(
             "outside_call_seconds",
             "How long calls to Slack and the video service took.",
-            _CALL_BUCKETS,
-            *("service", "operation"),
+            ["service", "operation"],
+            buckets=_CALL_BUCKETS,
         )
         self._commit = histogram(
             "commit_seconds",
             "How long commits took; durable ones wait for the disk.",
-            _COMMIT_BUCKETS,
-            "durable",
+            ["durable"],
+            buckets=_COMMIT_BUCKETS,
         )
         self._database_errors = counter(
             "database_errors", "Transactions that failed because of the file or its disk."
         )
         self._lag = histogram(
-            "event_loop_lag_seconds", "How late the event loop runs what is due.", _LAG_BUCKETS
+            "event_loop_lag_seconds",
+            "How late the event loop runs what is due.",
+            buckets=_LAG_BUCKETS,
         )
         self._drift = counter(
             "drift",
             "Answers of the video service that were not as its interface promises.",
-            *("kind", "what"),
+            ["kind", "what"],
         )
 
     # ── What happens ──────────────────────────────────────────────────────────────────────────

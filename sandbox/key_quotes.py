@@ -29,8 +29,9 @@ class KeyQuote(StrEnum):
     BROKEN = "with an invisible character in it"
 
 
-PARTS: Final = (KeyQuote.CUT, KeyQuote.ENDING)
-"""Those that show a part of the key: the bot withholds such a sentence or link as a whole."""
+HIDDEN: Final = frozenset(KeyQuote) - {KeyQuote.PLAIN, KeyQuote.JSON, KeyQuote.CAPITALS}
+"""Those that show a part of the key, or hide it: the bot withholds such a sentence or link as a
+whole."""
 
 
 def quoting(response: web.Response, key: str, how: KeyQuote) -> web.Response:

@@ -6,22 +6,16 @@ pieces are in ``steps``.
 """
 
 import logging
-import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
-from bot.clock import Clock
 from bot.engine.approval import await_approval
 from bot.engine.create import create_job
 from bot.engine.poll import poll_job
 from bot.engine.reconcile import mark_unconfirmed, reconcile_ended, reconcile_job
 from bot.engine.steps import Runtime, log_fields
-from bot.kinds import Kind
-from bot.kinds.answers import DriftLog
 from bot.model import Failure, Job, State
-from bot.service.client import VideoService
-from bot.store import Claimed, DatabaseError, Store, soonest
-from bot.timings import Timings
+from bot.store import Claimed, DatabaseError, soonest
 
 _LOG: Final = logging.getLogger(__name__)
 # Create calls under way at a time, and other steps. The worker has more slots than either, so that
@@ -34,27 +28,11 @@ _TO_CREATE: Final = frozenset({State.QUEUED, State.CREATING})
 
 
 class Engine:
-    """The ``Work`` of the worker for jobs.
+    """The ``Work`` of the worker for jobs."""
 
-    Args:
-        kinds: the registered kinds by name. Jobs of other kinds wait for an operator.
-        public_url: where the service can call back; None leaves everything to polling.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        service: VideoService,
-        kinds: Mapping[str, Kind],
-        *,
-        clock: Clock,
-        timings: Timings,
-        rng: random.Random,
-        public_url: str | None,
-        drift: DriftLog,
-    ) -> None:
-        self.due = store.jobs.due
-        self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, drift)
+    def __init__(self, runtime: Runtime) -> None:
+        self.due = runtime.store.jobs.due
+        self._runtime = runtime
         self._reported_kinds: set[str] = set()
 
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Claimed[Job]:

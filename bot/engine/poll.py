@@ -8,7 +8,7 @@ from bot.engine.reconcile import check_candidates, is_unknown
 from bot.engine.steps import SHOWN_FROM, Runtime
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
-from bot.kinds.answers import Drift, DriftType
+from bot.kinds.answers import DriftType
 from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.service.gate import Held
@@ -43,9 +43,8 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
             )
         case Verdict.GOING:
             if not _in_progress(kind, snapshot.status):
-                runtime.drift.note(
-                    kind.name, Drift(DriftType.UNKNOWN_STATUS, word(snapshot.status))
-                )
+                status = word(snapshot.status)
+                runtime.drift.note(kind.name, DriftType.UNKNOWN_STATUS, status)
             going = replace(
                 job,
                 snapshot=snapshot,

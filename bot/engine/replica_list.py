@@ -4,20 +4,20 @@ No interface document says what a list looks like: it is read tolerantly.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from bot.clock import Clock
+from bot.engine.steps import Runtime
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
-from bot.kinds.answers import Drift, DriftLog, DriftType, id_of
+from bot.kinds.answers import id_of
 from bot.kinds.video import is_replica_id
 from bot.model import Snapshot
 from bot.service.client import VideoService
-from bot.store import DatabaseError, Store
-from bot.timings import Timings
+from bot.store import DatabaseError
 
 _LOG: Final = logging.getLogger(__name__)
 _ITEMS: Final = 20
@@ -31,32 +31,21 @@ _TOTALS: Final = ("total_count", "total", "count")
 class ReplicaList:
     """Asks for the list every ``list_interval``: one process for all copies of the bot."""
 
-    def __init__(
-        self,
-        store: Store,
-        service: VideoService,
-        kinds: Iterable[Kind],
-        drift: DriftLog,
-        *,
-        clock: Clock,
-        timings: Timings,
-    ) -> None:
-        self._store = store
-        self._service = service
+    def __init__(self, runtime: Runtime, kinds: Iterable[Kind]) -> None:
+        self._runtime = runtime
         self._kinds = [kind for kind in kinds if kind.catalogued]
-        self._drift = drift
-        self._clock = clock
-        self._timings = timings
         self._waiting = asyncio.Event()
 
     async def run(self) -> None:
         """Keep them until cancelled."""
         while True:
-            now = self._clock.now()
+            now = self._runtime.clock.now()
             for kind in self._kinds:
                 await self._refresh(kind, now)
             self._waiting.set()
-            await self._clock.wait(asyncio.Event(), now + self._timings.list_interval)
+            await self._runtime.clock.wait(
+                asyncio.Event(), now + self._runtime.timings.list_interval
+            )
             self._waiting.clear()
 
     async def settled(self) -> bool:
@@ -67,11 +56,11 @@ class ReplicaList:
 
     async def _refresh(self, kind: Kind, now: datetime) -> None:
         """Store what is listed of a kind, unless another process has just done that."""
-        table, interval = self._store.replicas, self._timings.list_interval
+        table, interval = self._runtime.store.replicas, self._runtime.timings.list_interval
         try:
             if not await table.claim_list(kind.name, now, interval):
                 return
-            listed, complete = await read_list(self._service, kind, self._drift)
+            listed, complete = await read_list(self._runtime.service, kind)
             found = [each for each in listed if is_replica_id(each.remote_id)]
             await table.learn_listed(found, now, complete=complete)
         except (OutsideError, Unreadable) as error:
@@ -84,9 +73,7 @@ class ReplicaList:
             _LOG.warning("the service's replicas are not stored", extra={"reason": str(error)})
 
 
-async def read_list(
-    service: VideoService, kind: Kind, drift: DriftLog
-) -> tuple[Sequence[Snapshot], bool]:
+async def read_list(service: VideoService, kind: Kind) -> tuple[Sequence[Snapshot], bool]:
     """Return what the service lists of a kind, up to 500 items, and whether that is all of it.
 
     Raises:
@@ -95,12 +82,9 @@ async def read_list(
     found: dict[str, Snapshot] = {}
     unreadable, ends = False, False
     for number in range(1, _MAX_PAGES + 1):
-        with drift.watching(kind):
-            answer = await service.list_page(kind.path, page=number, limit=_ITEMS)
-            items = [_item(kind, each) for each in _list_in(kind, answer)]
-        if None in items:
-            drift.note(kind.name, Drift(DriftType.UNREADABLE, "list"))
-            unreadable = True
+        answer = await service.list_page(kind.path, page=number, limit=_ITEMS)
+        items = [_item(kind, each) for each in _list_in(kind, answer)]
+        unreadable |= None in items
         new = {each.remote_id: each for each in items if each and each.remote_id not in found}
         found |= new
         total = _total_in(answer)
@@ -117,15 +101,13 @@ def _list_in(kind: Kind, answer: Any) -> Sequence[Any]:  # noqa: ANN401 - any JS
     Raises:
         Unreadable: there is no list in it.
     """
-    if isinstance(answer, list):
-        return answer
+    found = answer
     if isinstance(answer, Mapping):
-        inner = answer.get("data")
-        for each in (answer, inner) if isinstance(inner, Mapping) else (answer,):
-            for name in (*_LISTS, kind.path.rpartition("/")[2]):
-                if isinstance(value := each.get(name), list):
-                    return value
-    raise Unreadable("the answer has no list")
+        names = (*_LISTS, kind.path.rpartition("/")[2])
+        found = next((answer[name] for name in names if name in answer), None)
+    if not isinstance(found, list):
+        raise Unreadable("the answer has no list")
+    return found
 
 
 def _total_in(answer: Any) -> int | None:  # noqa: ANN401 - any JSON
@@ -140,9 +122,6 @@ def _item(kind: Kind, item: Any) -> Snapshot | None:  # noqa: ANN401 - any JSON
         return None
     ids = (id_of(item.get(name)) for name in (kind.id_field, *kind.id_aliases))
     remote_id = next(filter(None, ids), "")
-    if not remote_id:
-        return None
-    try:
-        return kind.read(item, remote_id)
-    except Unreadable:
-        return None
+    with contextlib.suppress(Unreadable):
+        return kind.read(item, remote_id) if remote_id else None
+    return None

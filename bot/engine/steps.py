@@ -31,15 +31,17 @@ _LOGGED_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a step works with; see ``Engine`` for the fields."""
+    """What a step works with."""
 
     store: Store
     service: VideoService
     kinds: Mapping[str, Kind]
+    """The registered kinds by name. Jobs of other kinds wait for an operator."""
     clock: Clock
     timings: Timings
     rng: random.Random
     public_url: str | None
+    """Where the service can call back; None leaves everything to polling."""
     drift: DriftLog
 
     async def read(
@@ -56,10 +58,9 @@ class Runtime:
         is_new = asked_at is not None and (
             abs(self.clock.now() - asked_at) <= self.timings.slow_poll
         )
-        with self.drift.watching(kind):
-            answer = await self.service.read(kind.path, remote_id, asked_for=is_new)
-            self.drift.compare(kind, answer, created=False)
-            return kind.read(answer, remote_id)
+        answer = await self.service.read(kind.path, remote_id, asked_for=is_new)
+        self.drift.compare(kind, answer, created=False)
+        return kind.read(answer, remote_id)
 
     async def create(self, kind: Kind, call: Call, body: Mapping[str, str]) -> Snapshot:
         """Make a create call; only within ``VideoService.admission``.
@@ -73,8 +74,7 @@ class Runtime:
             self.drift.compare(kind, answer, created=True)
             return kind.created(answer)
 
-        with self.drift.watching(kind):
-            return await self.service.create(call, body, read)
+        return await self.service.create(call, body, read)
 
     async def catalogue(self, kind: Kind, snapshot: Snapshot) -> None:
         """Store what was read if other jobs can use it, and wake those that wait for it."""

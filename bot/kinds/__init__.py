@@ -1,8 +1,9 @@
-"""The kinds of jobs: one module each, all of the shape of ``Kind``."""
+"""The kinds of jobs: one module each, with a ``Kind``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from bot.model import Snapshot
 
@@ -36,93 +37,67 @@ class Comparison(Enum):
     """Nothing there says."""
 
 
-class Kind(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Kind:
     """What the rest of the bot needs to know about a kind of job.
 
     A new one is a module here, and a feature and a presenter in ``bot/slack``.
     """
 
-    @property
-    def name(self) -> str:
-        """Its name in the database and in sentences: "video"."""
+    name: str
+    """Its name in the database and in sentences: "video"."""
+    path: str
+    """The path that it is created at and read below: "/v2/videos"."""
+    id_field: str
+    """The field with its id in answers and callbacks: "video_id"."""
+    id_aliases: tuple[str, ...] = ()
+    """Other fields under which a service has been seen to send its id."""
+    promised_created: frozenset[str]
+    """The fields that the interface promises in the answer to a create call."""
+    promised_read: frozenset[str]
+    """The fields that the interface promises in the answer to a read."""
+    seen_fields: frozenset[str]
+    """Other fields that services have been seen to send."""
+    schedule: Literal["minutes", "hours"]
+    """The poll schedule: by how long such work usually takes."""
+    in_progress: frozenset[str]
+    """The service's known words for unfinished work, in lower case.
 
-    @property
-    def path(self) -> str:
-        """The path that it is created at and read below: "/v2/videos"."""
+    A word that is neither here nor final also means unfinished, and is logged once.
+    """
+    kept_params: frozenset[str]
+    """The parameters that outlive the retention time: no text by people, no links."""
+    kept_of_made: frozenset[str] = frozenset()
+    """The parameters and facts that outlive it of what succeeded, to find it again."""
+    catalogued: bool = False
+    """Whether other jobs can use what it makes: then a picker offers it."""
 
-    @property
-    def id_field(self) -> str:
-        """The field with its id in answers and callbacks: "video_id"."""
+    body: Callable[[Mapping[str, str]], dict[str, str]] = dict
+    """Returns the body of the create call for some parameters, without the callback address: by
+    default, parameters have the service's own names."""
+    created: Callable[[Any], Snapshot]
+    """Returns the snapshot in the answer to a create call, any JSON.
 
-    @property
-    def id_aliases(self) -> tuple[str, ...]:
-        """Other fields under which a service has been seen to send its id."""
+    Raises:
+        Unreadable: it has no id.
+    """
+    read: Callable[[Any, str], Snapshot]
+    """Returns the snapshot in the answer, any JSON, to a read of a remote id.
 
-    @property
-    def promised_created(self) -> frozenset[str]:
-        """The fields that the interface promises in the answer to a create call."""
+    The id stays as it was given first, whatever case the answer has it in.
 
-    @property
-    def promised_read(self) -> frozenset[str]:
-        """The fields that the interface promises in the answer to a read."""
+    Raises:
+        Unreadable: it has no status, or is about something else.
+    """
+    compare: Callable[[Mapping[str, str], Snapshot], Comparison]
+    """Returns whether a create call with some parameters made what a snapshot shows.
 
-    @property
-    def seen_fields(self) -> frozenset[str]:
-        """Other fields that services have been seen to send."""
+    A name proves nothing false: services make up names of their own.
+    """
+    uses: Callable[[Mapping[str, str]], tuple[str, str] | None] = lambda _: None
+    """Returns what a job with some parameters needs, as (name of its kind, remote id), if anything.
 
-    @property
-    def schedule(self) -> Literal["minutes", "hours"]:
-        """The poll schedule: by how long such work usually takes."""
-
-    @property
-    def in_progress(self) -> frozenset[str]:
-        """The service's known words for unfinished work, in lower case.
-
-        A word that is neither here nor final also means unfinished, and is logged once.
-        """
-
-    @property
-    def kept_params(self) -> frozenset[str]:
-        """The parameters that outlive the retention time: no text by people, no links."""
-
-    @property
-    def kept_of_made(self) -> frozenset[str]:
-        """The parameters and facts that outlive it of what succeeded, to find it again."""
-
-    @property
-    def catalogued(self) -> bool:
-        """Whether other jobs can use what it makes: then a picker offers it."""
-
-    def body(self, params: Mapping[str, str]) -> dict[str, str]:
-        """Return the body of the create call, without the callback address."""
-
-    def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return the snapshot in the answer to a create call.
-
-        Raises:
-            Unreadable: it has no id.
-        """
-
-    def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return the snapshot in the answer to a read of ``remote_id``.
-
-        The id stays as it was given first, whatever case the answer has it in.
-
-        Raises:
-            Unreadable: it has no status, or is about something else.
-        """
-
-    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
-        """Return whether a create call with ``params`` made ``snapshot``.
-
-        A name proves nothing false: services make up names of their own.
-        """
-
-    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return what a job with ``params`` needs, as (name of its kind, remote id), if anything.
-
-        The service begins such a job only once that is finished.
-        """
-
-    def is_waiting(self, snapshot: Snapshot) -> bool:
-        """Return whether the service has not begun, so that it may wait for what the job uses."""
+    The service begins such a job only once that is finished.
+    """
+    is_waiting: Callable[[Snapshot], bool] = lambda _: False
+    """Returns whether the service has not begun, so that it may wait for what the job uses."""

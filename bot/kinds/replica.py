@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from bot.kinds import Comparison, Invalid, Unreadable
+from bot.kinds import Comparison, Invalid, Kind, Unreadable
 from bot.kinds.answers import Answer, Id, Text, reason_of, same_words
 from bot.links import BadLink, check_file_link
 from bot.model import Snapshot, Verdict
@@ -67,55 +67,48 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     return params
 
 
-class Replica:
-    """The ``Kind`` of replicas: its parameters are the fields of the create request."""
+def _created(answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
+    """Return the snapshot of a new replica. Its status is not final, whatever it is."""
+    replica = _Replica.of(answer)
+    if not replica.id:
+        raise Unreadable("the answer names no replica_id")
+    return Snapshot(replica.id, replica.status, Verdict.GOING)
 
-    name: Final = "replica"
-    path: Final = "/v2/replicas"
-    id_field: Final = "replica_id"
-    id_aliases: Final = ("face_id",)
-    promised_created = frozenset({"replica_id", "status"})
-    promised_read = frozenset(
+
+def _read(answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
+    """Return the snapshot of a read. An unknown status means that it is unfinished."""
+    replica = _Replica.of(answer)
+    reason = replica.error_message or reason_of(answer)
+    snapshot = replica.judged(remote_id, replica.id, _TRAINED, _BROKEN, reason)
+    return dataclasses.replace(snapshot, facts=replica.facts(*_FACTS))
+
+
+def _compare(params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
+    """Compare the names: a read has nothing else that was asked for."""
+    named = same_words(params.get("replica_name", ""), snapshot.facts.get("replica_name", ""))
+    return Comparison.SAME if named else Comparison.UNKNOWN
+
+
+REPLICA: Final = Kind(
+    name="replica",
+    path="/v2/replicas",
+    id_field="replica_id",
+    id_aliases=("face_id",),
+    promised_created=frozenset({"replica_id", "status"}),
+    promised_read=frozenset(
         {
             *("replica_id", "replica_name", "thumbnail_video_url", "training_progress", "status"),
             *("created_at", "updated_at"),
         }
-    )
+    ),
     # null or absent without an error, as the interface says.
-    seen_fields = frozenset({"error_message", "replica_type"})
-    schedule: Literal["minutes", "hours"] = "hours"
-    in_progress = frozenset({"training", "started", "queued"})
-    kept_params = frozenset({"replica_name"})
-    kept_of_made = frozenset[str]()
-    catalogued: Final = True
-
-    def body(self, params: Mapping[str, str]) -> dict[str, str]:
-        """Return the body of the create call: parameters have the service's own names."""
-        return dict(params)
-
-    def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return the snapshot of a new replica. Its status is not final, whatever it is."""
-        replica = _Replica.of(answer)
-        if not replica.id:
-            raise Unreadable("the answer names no replica_id")
-        return Snapshot(replica.id, replica.status, Verdict.GOING)
-
-    def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return the snapshot of a read. An unknown status means that it is unfinished."""
-        replica = _Replica.of(answer)
-        reason = replica.error_message or reason_of(answer)
-        snapshot = replica.judged(remote_id, replica.id, _TRAINED, _BROKEN, reason)
-        return dataclasses.replace(snapshot, facts=replica.facts(*_FACTS))
-
-    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
-        """Compare the names: a read has nothing else that was asked for."""
-        named = same_words(params.get("replica_name", ""), snapshot.facts.get("replica_name", ""))
-        return Comparison.SAME if named else Comparison.UNKNOWN
-
-    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return None: a training needs nothing that the service made."""
-        return None
-
-    def is_waiting(self, snapshot: Snapshot) -> bool:  # noqa: ARG002
-        """Return False: a training waits for nothing."""
-        return False
+    seen_fields=frozenset({"error_message", "replica_type"}),
+    schedule="hours",
+    in_progress=frozenset({"training", "started", "queued"}),
+    kept_params=frozenset({"replica_name"}),
+    catalogued=True,
+    created=_created,
+    read=_read,
+    compare=_compare,
+)
+"""The kind of replicas: its parameters are the fields of the create request."""

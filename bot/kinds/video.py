@@ -6,12 +6,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import Field, field_validator
+from pydantic import AliasPath, Field
 
-from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.answers import Answer, Id, Text, letters, reason_of, same_words, text_of
+from bot.kinds import Comparison, Invalid, Kind, Unreadable
+from bot.kinds.answers import Answer, Id, Text, letters, reason_of, same_words
 from bot.links import BadLink, check_file_link, check_link, without_keys
 from bot.model import Snapshot, Verdict
 from bot.service.errors import shown
@@ -54,17 +54,8 @@ class _Video(Answer):
     stream_url: Text = ""
     created_at: Text = ""
     updated_at: Text = ""
-    data: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _object(cls, value: Any) -> Any:  # noqa: ANN401 - any JSON
-        return value if isinstance(value, dict) else {}
-
-    @property
-    def script(self) -> str:
-        """The script that was used; "" if the answer has none."""
-        return text_of(self.data.get("script"))
+    script: Text = Field(default="", validation_alias=AliasPath("data", "script"))
+    """The script that was used; "" if the answer has none."""
 
 
 def is_replica_id(text: str) -> bool:
@@ -131,73 +122,77 @@ def fingerprint(params: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-class Video:
-    """The ``Kind`` of videos: its parameters are the fields of the create request."""
+def _created(answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
+    """Return the snapshot of a new video. Its status is not final, whatever it is."""
+    video = _Video.of(answer)
+    if not video.video_id:
+        raise Unreadable("the answer names no video_id")
+    return Snapshot(video.video_id, video.status, Verdict.GOING, facts=video.facts(*_FACTS))
 
-    name: Final = "video"
-    path: Final = "/v2/videos"
-    id_field: Final = "video_id"
-    id_aliases: Final = ()
-    promised_created = frozenset({"video_id", "video_name", "status", "hosted_url", "created_at"})
-    promised_read = frozenset(
+
+def _read(answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
+    """Return the snapshot of a read. An unknown status means that it is unfinished."""
+    video = _Video.of(answer)
+    reason = video.status_details or reason_of(answer)
+    snapshot = video.judged(remote_id, video.video_id, _READY, _BROKEN, reason)
+    facts = dict(video.facts(*_FACTS))
+    if "status_details" in facts:
+        facts["status_details"] = without_keys(shown(facts["status_details"]))
+    return dataclasses.replace(snapshot, facts=facts)
+
+
+def _compare(params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
+    """Compare the scripts, of which a service may return the beginning; without one, the names.
+
+    Case, spaces and punctuation do not count.
+    """
+    asked, found = (letters(each.get("script", "")) for each in (params, snapshot.facts))
+    if not asked or not found:
+        named = same_words(params.get("video_name", ""), snapshot.facts.get("video_name", ""))
+        return Comparison.SAME if named else Comparison.UNKNOWN
+    if found == asked or (len(found) >= _MIN_BEGINNING and asked.startswith(found)):
+        return Comparison.SAME
+    # A few words of it, or more than was sent: it may be the one.
+    related = asked.startswith(found) or found.startswith(asked)
+    return Comparison.UNKNOWN if related else Comparison.DIFFERENT
+
+
+def _uses(params: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the replica that speaks."""
+    replica_id = params.get("replica_id")
+    return ("replica", replica_id) if replica_id else None
+
+
+def _is_waiting(snapshot: Snapshot) -> bool:
+    """Return whether it is "queued": that may last for as long as its replica trains."""
+    return snapshot.status.casefold() == _QUEUED
+
+
+VIDEO: Final = Kind(
+    name="video",
+    path="/v2/videos",
+    id_field="video_id",
+    promised_created=frozenset({"video_id", "video_name", "status", "hosted_url", "created_at"}),
+    promised_read=frozenset(
         {
             *("video_id", "status", "data", "download_url", "stream_url", "hosted_url"),
             *("status_details", "created_at", "updated_at"),
         }
-    )
-    seen_fields = frozenset(
+    ),
+    seen_fields=frozenset(
         {
             *("video_name", "generation_progress", "replica_id", "error_details", "fast"),
             *("still_image_url", "transparent_background", "watermark_image_url", "properties"),
         }
-    )
-    schedule: Literal["minutes", "hours"] = "minutes"
-    in_progress = frozenset({"queued", "generating", "processing", "started"})
-    kept_params = frozenset({"replica_id"})
-    kept_of_made = frozenset({"video_name", "hosted_url"})
-    catalogued: Final = False
-
-    def body(self, params: Mapping[str, str]) -> dict[str, str]:
-        """Return the body of the create call: parameters have the service's own names."""
-        return dict(params)
-
-    def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return the snapshot of a new video. Its status is not final, whatever it is."""
-        video = _Video.of(answer)
-        if not video.video_id:
-            raise Unreadable("the answer names no video_id")
-        return Snapshot(video.video_id, video.status, Verdict.GOING, facts=video.facts(*_FACTS))
-
-    def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return the snapshot of a read. An unknown status means that it is unfinished."""
-        video = _Video.of(answer)
-        reason = video.status_details or reason_of(answer)
-        snapshot = video.judged(remote_id, video.video_id, _READY, _BROKEN, reason)
-        facts = dict(video.facts(*_FACTS))
-        if "status_details" in facts:
-            facts["status_details"] = without_keys(shown(facts["status_details"]))
-        return dataclasses.replace(snapshot, facts=facts)
-
-    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
-        """Compare the scripts, of which a service may return the beginning; without one, the names.
-
-        Case, spaces and punctuation do not count.
-        """
-        asked, found = (letters(each.get("script", "")) for each in (params, snapshot.facts))
-        if not asked or not found:
-            named = same_words(params.get("video_name", ""), snapshot.facts.get("video_name", ""))
-            return Comparison.SAME if named else Comparison.UNKNOWN
-        if found == asked or (len(found) >= _MIN_BEGINNING and asked.startswith(found)):
-            return Comparison.SAME
-        # A few words of it, or more than was sent: it may be the one.
-        related = asked.startswith(found) or found.startswith(asked)
-        return Comparison.UNKNOWN if related else Comparison.DIFFERENT
-
-    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return the replica that speaks."""
-        replica_id = params.get("replica_id")
-        return ("replica", replica_id) if replica_id else None
-
-    def is_waiting(self, snapshot: Snapshot) -> bool:
-        """Return whether it is "queued": that may last for as long as its replica trains."""
-        return snapshot.status.casefold() == _QUEUED
+    ),
+    schedule="minutes",
+    in_progress=frozenset({"queued", "generating", "processing", "started"}),
+    kept_params=frozenset({"replica_id"}),
+    kept_of_made=frozenset({"video_name", "hosted_url"}),
+    created=_created,
+    read=_read,
+    compare=_compare,
+    uses=_uses,
+    is_waiting=_is_waiting,
+)
+"""The kind of videos: its parameters are the fields of the create request."""

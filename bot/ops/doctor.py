@@ -22,10 +22,8 @@ from bot.clock import Clock, SystemClock
 from bot.engine.replica_list import read_list
 from bot.errors import OutsideError
 from bot.kinds import Unreadable
-from bot.kinds.answers import DriftLog
-from bot.kinds.replica import Replica
+from bot.kinds.replica import REPLICA
 from bot.masking import Mask
-from bot.metrics import Metrics
 from bot.ops.doctor_database import check_database
 from bot.ops.doctor_slack import check_people, check_slack, try_posting
 from bot.ops.finding import (
@@ -287,7 +285,7 @@ async def list_replicas(
             url, key, mask=mask, clients=clients, clock=clock, timings=timings
         )
         with contextlib.suppress(OutsideError, Unreadable):
-            found, _ = await read_list(service, Replica(), DriftLog(Metrics()))
+            found, _ = await read_list(service, REPLICA)
             return sorted(
                 shown(each.facts.get("replica_name", each.remote_id), mask) for each in found
             )

@@ -166,10 +166,6 @@ _LONG_BYTES: Final = 4096
 _OWN_PACE: Final = 1.5
 
 
-async def _nothing_made() -> None:
-    """Return no path and id: it is not known what was made."""
-
-
 def _is_other(call: Call, before: Call) -> bool:
     """Return whether two calls are of different people and, if any, with different replicas."""
     return not set(call.own) & set(before.own)
@@ -197,7 +193,7 @@ class VideoService:
         clock: Clock,
         timings: Timings,
         on_recovery: Callable[[Collection[Failure]], None] = lambda _: None,
-        newest_made: Callable[[], Awaitable[tuple[str, str] | None]] = _nothing_made,
+        newest_made: Callable[[], Awaitable[tuple[str, str] | None]] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._metrics = metrics or Metrics()
@@ -289,12 +285,8 @@ class VideoService:
             Refused: the service does not list, or refuses our key.
             Unavailable: ask again later.
         """
-        async with self._lists.admit(call := Call(path)):
-            query = {"limit": limit, "page": page}
-            try:
-                return await self._call("GET", path, self._lists, call, query=query)
-            except Uncertain as error:
-                raise Unavailable(error.reason, cause=error.cause) from error
+        query = {"limit": limit, "page": page}
+        return await self._call_read(self._lists, Call(path), path, query=query)
 
     async def check(self) -> None:
         """Read something that does not exist, to see whether the service accepts our key.
@@ -331,8 +323,9 @@ class VideoService:
         except Refused as error:
             if error.code == _UNAUTHORIZED:
                 self._refuse_key(error)
-            else:
-                self._report_forbidden()
+            elif not self._is_forbidden:
+                self._is_forbidden = True
+                _LOG.warning("the video service forbids reads: is VIDEO_API_KEY right?")
         self._end_outage(EVERYBODY)
         self._creates.resume()
         return None if self._key_hold is None else self._timings.recheck_key
@@ -386,11 +379,8 @@ class VideoService:
 
     def next_try(self, path: str) -> datetime | None:
         """Return when a create call is tried, where calls to ``path`` fail; None if they do not."""
-        return max((hold.until for hold in self._down(path)), default=None)
-
-    def _down(self, path: str) -> list[Hold]:
         holds = (self._creates.find(Failure.SERVICE_DOWN, whom) for whom in (EVERYBODY, path))
-        return [hold for hold in holds if hold is not None]
+        return max((hold.until for hold in holds if hold is not None), default=None)
 
     async def key_refusal(self) -> Refused | None:
         """Return what the service says if it refuses our key; None if it accepts it.
@@ -485,7 +475,7 @@ class VideoService:
             return False
 
     async def _is_newest_forbidden(self) -> bool:
-        newest = await self._newest_made()
+        newest = await self._newest_made() if self._newest_made is not None else None
         if newest is None:
             return False
         try:
@@ -583,12 +573,6 @@ class VideoService:
             self._misleads |= self._end_outage(EVERYBODY)
         self._end_outage(path)
 
-    def _report_forbidden(self) -> None:
-        """Log once that reads are forbidden, which may be about the key."""
-        if not self._is_forbidden:
-            self._is_forbidden = True
-            _LOG.warning("the video service forbids reads: is VIDEO_API_KEY right?")
-
     # ── Calls ─────────────────────────────────────────────────────────────────────────────────
 
     async def _get(
@@ -602,17 +586,31 @@ class VideoService:
         if remote_id in {".", ".."}:
             raise Refused("There is nothing with this id.", code="404")
         path = f"{path}/{quote(remote_id, safe='')}"
-        async with self._reads.admit(call := Call(path, asked_for=asked_for)):
-            try:
-                answer = await self._call("GET", path, self._reads, call, is_check=is_check)
-            except Uncertain as error:
-                raise Unavailable(error.reason, cause=error.cause) from error
-            except Refused as error:
-                if error.code not in KEY_NOT_ACCEPTED:
-                    self._accept(Failure.KEY_REJECTED, EVERYBODY)
-                raise
+        call = Call(path, asked_for=asked_for)
+        try:
+            answer = await self._call_read(self._reads, call, path, is_check=is_check)
+        except Refused as error:
+            if error.code not in KEY_NOT_ACCEPTED:
+                self._accept(Failure.KEY_REJECTED, EVERYBODY)
+            raise
         self._accept(Failure.KEY_REJECTED, EVERYBODY)
         return answer
+
+    async def _call_read(
+        self,
+        gate: Gate,
+        call: Call,
+        path: str,
+        *,
+        query: Mapping[str, int] | None = None,
+        is_check: bool = False,
+    ) -> Any:  # noqa: ANN401
+        """Make a call that changes nothing, so that it is never uncertain."""
+        async with gate.admit(call):
+            try:
+                return await self._call("GET", path, gate, call, query=query, is_check=is_check)
+            except Uncertain as error:
+                raise Unavailable(error.reason, cause=error.cause) from error
 
     async def _call(
         self,
@@ -626,7 +624,6 @@ class VideoService:
         is_check: bool = False,
     ) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
-        name = f"{method} {path}"
         limit = self._timings.call_timeout
         if is_check:
             limit = min(limit, self._timings.hang_after)
@@ -636,24 +633,23 @@ class VideoService:
             with self._metrics.call("video_service", f"{method} {route}"):
                 answer = await self._send(method, path, body, query, limit)
         except Refused:
-            self._note_answer(gate, name)
+            self._note_answer(gate)
             raise
         except OutsideError as error:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
                 raise self._limit(gate, call, error) from error
-            # A list that does not work says nothing about the rest; others are judged elsewhere.
+            # One that cannot be read, however often, is no outage: a harmless read finds out. A
+            # list that does not work says nothing about the rest; creates are judged elsewhere.
             if gate is self._reads and not is_check:
-                self.outages.failed(error.cause, name)
-                if self.outages.current is not None:
-                    self.in_doubt.set()
+                self.in_doubt.set()
             raise
-        self._note_answer(gate, name)
+        self._note_answer(gate)
         return answer
 
-    def _note_answer(self, gate: Gate, name: str) -> None:
+    def _note_answer(self, gate: Gate) -> None:
         gate.passed()
-        self.outages.answered(name)
+        self.outages.note_answer()
 
     def _limit(self, gate: Gate, call: Call, error: Unavailable) -> Held:
         wait = error.retry_after
@@ -696,9 +692,8 @@ class VideoService:
                 raise await self._read_answer(read_error, content)
 
     def _masked_json(self, content: bytes) -> Any:  # noqa: ANN401
-        answer = json.loads(content)
         # Some services quote the key in what they answer.
-        return self._mask.json(answer)
+        return self._mask.json(json.loads(content))
 
     async def _read_answer(self, read: Callable[[bytes], _T], content: bytes) -> _T:
         """Read an answer; a long one in a thread, one at a time, so that nothing waits for it."""

@@ -78,7 +78,6 @@ class Hold:
     """Why calls are held back, and until when. Then they are tried, one at a time."""
 
     error: OutsideError
-    since: datetime
     until: datetime
     wait: timedelta
     refusals: int = 1
@@ -151,7 +150,7 @@ class Gate:
         }
         known = self.find(failure, whom)
         if known is None:
-            known = self._holds[failure, whom] = Hold(error, now, now, timedelta(0))
+            known = self._holds[failure, whom] = Hold(error, now, timedelta(0))
         elif call is None or known.tried_by is call or not self._is_shut(known):
             known.refusals += 1
         known.error = error
@@ -222,16 +221,12 @@ class Gate:
         Then only as many are let in as after a rest.
         """
         self._is_paused = self._drains = True
-        self._slow_down()
+        self._allowed = min(self._allowed, self._at_rest)
 
     def resume(self) -> None:
         """Let callers in again."""
         self._is_paused = False
         self._wake()
-
-    def _slow_down(self) -> None:
-        """Allow as many calls as after a rest."""
-        self._allowed = min(self._allowed, float(self._at_rest))
 
     def passed(self) -> None:
         """Note that a call was taken; if all that are allowed are made, allow more."""
@@ -284,7 +279,7 @@ class Gate:
     def _limit(self) -> int:
         """Return how many calls may be made at the same time."""
         if not self._calls.total() and self._queued.total() <= 1 and not self.is_limited:
-            self._slow_down()  # an earlier rush is no guide
+            self._allowed = min(self._allowed, self._at_rest)  # an earlier rush is no guide
         return 1 if self.find(Failure.UNREACHABLE) is not None else int(self._allowed)
 
     def _covering(self, call: Call) -> list[tuple[Failure, Hold]]:
@@ -307,10 +302,9 @@ class Gate:
         self._waiting.clear()
 
     def _held(self, failure: Failure, hold: Hold) -> Held:
-        error = hold.error
         return Held(
-            error.reason,
+            hold.error.reason,
             until=hold.until,
             failure=failure,
-            retry_after=error.retry_after if isinstance(error, Unavailable) else None,
+            retry_after=hold.error.retry_after,
         )

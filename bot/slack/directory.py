@@ -12,10 +12,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.errors import OutsideError, Refused
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.payloads import Payload
-from bot.slack.rate_limits import MethodLimits
+from bot.slack.rate_limits import CallLimits
 from bot.slack.views.limits import GROUP_HIDDEN, NOT_CHECKED, Membership
 from bot.tasks import BackgroundTasks
 from bot.timings import Timings
@@ -195,7 +195,7 @@ class Directory:
         self._client = client
         self._timings = timings
         max_age = timings.person_max_age
-        self.limits = MethodLimits(clock, max_age)
+        self.limits: CallLimits[str] = CallLimits(clock, max_age)
         self.people = Lookups(self._look_up_person, background, clock, max_age)
         self.channels = Lookups(self._look_up_channel, background, clock, max_age)
         self._members = Lookups(self._look_up_group, background, clock, max_age)
@@ -257,8 +257,7 @@ class Directory:
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != NO_SCOPE:
                 # The workspace refuses the app: the same question again gets no other answer.
-                paused = Unavailable(error.reason, retry_after=self._timings.pause)
-                self.limits.note(method, paused)
+                self.limits.limit(method, self._timings.pause)
             return cast("_A", model.model_construct(error=error.code))
         except OutsideError as error:
             self.limits.note(method, error)

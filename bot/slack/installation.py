@@ -203,12 +203,6 @@ class InstallationSource:
             )
             self.is_of_other_team = True
             return
-        is_other_app = before is not None and before.app_id not in {None, found.app_id}
-        if is_other_app and found.app_id is not None and is_news:
-            _LOG.error(
-                "SLACK_BOT_TOKEN belongs to another app than before: it cannot edit the messages "
-                "of the earlier one"
-            )
         if is_news:
             _LOG.info(
                 "Connected to %s as @%s. Type /%svideo in Slack.",

@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,17 +16,15 @@ from aiohttp import ClientWebSocketResponse, ClientWSTimeout, WSMsgType
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.request import SocketModeRequest
-from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock
 from bot.errors import Outages, OutsideError, Refused, Unavailable
 from bot.log import word
 from bot.metrics import Metrics
 from bot.service.errors import cause_of
 from bot.slack.client import is_slacks, open_session
+from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.tasks import BackgroundTasks, RequestPriority
-from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 1.0
@@ -53,24 +51,20 @@ class SocketMode:
     def __init__(
         self,
         bolt: AsyncApp,
-        client: AsyncWebClient,
+        ctx: HandlerContext,
         app_token: str,
         *,
         proxy_for: Callable[[str], str | None],
         priority: RequestPriority,
         metrics: Metrics,
-        clock: Clock,
-        timings: Timings,
     ) -> None:
         self._bolt = bolt
-        self._client = client
+        self._ctx = ctx
         self._app_token = app_token
         self._proxy_for = proxy_for
         self._priority = priority
         self._metrics = metrics
-        self._clock = clock
-        self._timings = timings
-        self._outages = Outages("Socket Mode", clock)
+        self._outages = Outages("Socket Mode", ctx.clock)
         self._refusal = ""
         self._current: _Connection | None = None
         self._connections: set[_Connection] = set()
@@ -103,7 +97,7 @@ class SocketMode:
                     "a connection of Socket Mode was lost", extra={"cause": connection.cause}
                 )
             # One that worked is replaced however often one ends; only what is refused backs off.
-            next_opening = opened_at + self._timings.reconnect_interval.total_seconds()
+            next_opening = opened_at + self._ctx.timings.reconnect_interval.total_seconds()
             await asyncio.sleep(next_opening - loop.time())
 
     async def stop(self, timeout: timedelta) -> None:  # noqa: ASYNC109 - closes them at the end
@@ -121,9 +115,9 @@ class SocketMode:
                 connection = await self._open()
             except OutsideError as error:
                 failures += 1
-                wait = self._timings.reconnect_back_off(failures)
-                if isinstance(error, Unavailable) and error.retry_after is not None:
-                    wait = max(wait, min(error.retry_after, self._timings.max_socket_wait))
+                wait = self._ctx.timings.reconnect_back_off(failures)
+                if error.retry_after is not None:
+                    wait = max(wait, min(error.retry_after, self._ctx.timings.max_socket_wait))
                 self._note(error)
                 await asyncio.sleep(wait.total_seconds())
             else:
@@ -139,53 +133,39 @@ class SocketMode:
         Raises:
             OutsideError: there is none.
         """
-        async with translated(self._timings.call_timeout):
-            answer = await self._client.apps_connections_open(app_token=self._app_token)
+        async with translated(self._ctx.timings.call_timeout), contextlib.AsyncExitStack() as stack:
+            answer = await self._ctx.client.apps_connections_open(app_token=self._app_token)
             url = str(answer.get("url"))
-        async with contextlib.AsyncExitStack() as stack:
+            # Without encryption, only to where the bot calls Slack so: that is a test.
+            if not (
+                url.startswith("wss://")
+                or is_slacks(url.replace("ws", "http", 1), self._ctx.client.base_url)
+            ):
+                raise Unavailable("Slack named an unencrypted address.", cause="tls")
             handler = AsyncSocketModeHandler(
                 self._bolt,
                 self._app_token,
-                web_client=self._client,
+                web_client=self._ctx.client,
                 proxy="unused",  # None would mean the environment's; only the call below counts
             )
             stack.push_async_callback(handler.close_async)
-            async with self._connecting():
-                # Without encryption, only to where the bot calls Slack so: that is a test.
-                if not (
-                    url.startswith("wss://")
-                    or is_slacks(url.replace("ws", "http", 1), self._client.base_url)
-                ):
-                    raise Unavailable("Slack named an unencrypted address.", cause="tls")
-                # The SDK's would follow redirects.
-                await handler.client.aiohttp_client_session.close()
-                handler.client.aiohttp_client_session = open_session(self._proxy_for(url))
-                socket = await handler.client.aiohttp_client_session.ws_connect(
-                    url,
-                    autoping=False,
-                    # A silent connection ends after one and a half of these: no pong came.
-                    heartbeat=self._timings.socket_heartbeat.total_seconds(),
-                    timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
-                )
-                handler.client.current_session = socket
-                connection = _Connection(handler, socket, self)
-                self._receivers.spawn(connection.receive())
-                await connection.wait_for_hello()
+            # The SDK's would follow redirects.
+            await handler.client.aiohttp_client_session.close()
+            handler.client.aiohttp_client_session = open_session(self._proxy_for(url))
+            socket = await handler.client.aiohttp_client_session.ws_connect(
+                url,
+                autoping=False,
+                # A silent connection ends after one and a half of these: no pong came.
+                heartbeat=self._ctx.timings.socket_heartbeat.total_seconds(),
+                timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
+            )
+            handler.client.current_session = socket
+            connection = _Connection(handler, socket, self)
+            self._receivers.spawn(connection.receive())
+            await connection.wait_for_hello()
             stack.pop_all()
         self._connections.add(connection)
         return connection
-
-    @contextlib.asynccontextmanager
-    async def _connecting(self) -> AsyncIterator[None]:
-        """Limit the time to connect, and turn what it raises into ``Unavailable``."""
-        try:
-            async with asyncio.timeout(self._timings.call_timeout.total_seconds()):
-                yield
-        except OutsideError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, another try may succeed
-            # Its text has the address, which is a secret as long as it is not used.
-            raise Unavailable("No connection to Slack.", cause=cause_of(error)) from None
 
     def _note(self, error: OutsideError) -> None:
         """Log why there is no connection, once."""
@@ -204,7 +184,7 @@ class SocketMode:
 
     def note_received(self) -> None:
         """Note that something came on a connection."""
-        self.last_received_at = self._clock.now()
+        self.last_received_at = self._ctx.clock.now()
 
     async def answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
         """Answer an envelope on the connection that it came on."""

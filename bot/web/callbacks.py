@@ -7,12 +7,10 @@ service before it counts: it is better to find too much than too little.
 import json
 import re
 import zlib
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from itertools import islice
-from typing import Any, Final
-from urllib.parse import parse_qsl
+from typing import Final
+from urllib.parse import unquote
 
 from bot.kinds import Kind
 from bot.kinds.answers import id_of
@@ -21,72 +19,51 @@ from bot.service.client import CODINGS, GZIP_OR_ZLIB
 MAX_BYTES: Final = 256 * 1024
 """Of a body, before and after decompression; the rest is not looked at."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_MAX_NODES: Final = 5_000
-_MAX_FORM_FIELDS: Final = 1_000
-_MAX_MATCHES: Final = 100
 _ANY_ID: Final = "id"
-_OPENING: Final = ("{", "[")
 
 
 class IdFinder:
-    """Finds the ids of some kinds of jobs in callbacks."""
+    """Finds the ids of some kinds of jobs in callbacks, by the names of their fields.
+
+    A body is searched as a text, whatever it is: JSON, complete or cut off, in a text of JSON or
+    with single quotes; a form, XML or multipart. Each part of the pattern has a limit, so that the
+    time is linear in the length.
+    """
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
-        self._fields = {kind.name: (kind.id_field, *kind.id_aliases) for kind in kinds}
-        fields = sorted({field for fields in self._fields.values() for field in fields})
-        # How often each may match: what is called an id and no more crowds nothing else out.
-        self._patterns = ((_pattern(fields), _MAX_MATCHES), (_pattern([_ANY_ID]), 1))
+        self._kinds = {
+            field: kind.name for kind in kinds for field in (kind.id_field, *kind.id_aliases)
+        }
+        names = "|".join(map(re.escape, (*self._kinds, _ANY_ID)))
+        self._pattern = re.compile(
+            rf"(?<![\w ])(?P<field>{names})"  # what follows a space is a word in a text
+            r"""(?:\\{0,7}["']?\s{0,20}[:=>]\s{0,20}|"\r?\n\r?\n)"""
+            r"""(?:\\{0,7}(?P<quote>["'])(?P<quoted>[^"'\\<>\s]{1,200})\\{0,7}(?P=quote)"""
+            r"|(?!(?:null|true|false)\b)(?P<bare>[A-Za-z0-9._:-]{1,200}))"
+        )
 
-    def find(self, body: bytes, encoding: str, query: Mapping[str, str]) -> dict[str, str]:
-        """Return the remote id that a callback names for each kind: the outermost, the first.
+    def find(self, body: bytes, encoding: str, query: str) -> dict[str, str]:
+        """Return the remote id that a callback names for each kind: the first.
 
         What is called an id and no more counts where none is named for the kind.
 
         Args:
             body: The body as it came, or its beginning.
             encoding: Its Content-Encoding.
-            query: The parameters of its address.
+            query: The query of its address.
         """
-        text = _text(_content(body[:MAX_BYTES], encoding))
+        content = _content(body[:MAX_BYTES], encoding)
+        # Ids are ASCII: only encodings of several bytes have to be told apart.
+        text = unquote(content.decode(json.detect_encoding(content), errors="replace"))
         named: dict[str, str] = {}
         unnamed = ""
-        for place in self._places(text, query):
-            unnamed = unnamed or id_of(place.get(_ANY_ID))
-            for kind, fields in self._fields.items():
-                given = {field: id_ for field in fields if (id_ := id_of(place.get(field)))}
-                if given and kind not in named:
-                    named[kind] = next(iter(given.values()))
-            if len(named) == len(self._fields):
-                break
-        return {kind: unnamed for kind in self._fields if unnamed} | named
-
-    def _places(self, text: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects in which an id may stand, the outermost first."""
-        content: Any = None
-        with suppress(ValueError, RecursionError):
-            content = json.loads(text)
-        is_json = isinstance(content, dict | list)
-        if not is_json and not text.lstrip().startswith(_OPENING):
-            content = _form(text)
-        yield from _objects([content, dict(query)])
-        if not is_json:
-            for pattern, most in self._patterns:
-                for match in islice(pattern.finditer(text), most):
-                    field, *values = match.groups()
-                    yield {field: next(filter(None, values))}
-
-
-def _pattern(fields: Iterable[str]) -> re.Pattern[str]:
-    """Return what finds fields in what is no JSON.
-
-    It is cut off, has trailing commas or single quotes, or is XML or multipart. Each part has a
-    limit, so that the time is linear in the length.
-    """
-    return re.compile(
-        rf"(?<![A-Za-z0-9_])({'|'.join(map(re.escape, fields))})"
-        r"""(?:\\?["']?\s{0,20}[:=>]\s{0,20}|"\r?\n\r?\n)"""
-        r"""(?:\\?"([^"\\<>\s]{1,200})\\?"|'([^'\\<>\s]{1,200})'|([A-Za-z0-9._:-]{1,200}))"""
-    )
+        for found in self._pattern.finditer(f"{text}\n{query}"):
+            remote_id = id_of(found["quoted"] or found["bare"])
+            if found["field"] == _ANY_ID:
+                unnamed = unnamed or remote_id
+            elif remote_id:
+                named.setdefault(self._kinds[found["field"]], remote_id)
+        return {kind: unnamed for kind in self._kinds.values() if unnamed} | named
 
 
 def _content(body: bytes, encoding: str) -> bytes:
@@ -94,34 +71,3 @@ def _content(body: bytes, encoding: str) -> bytes:
         with suppress(zlib.error):  # else it is taken as it is
             return zlib.decompressobj(GZIP_OR_ZLIB).decompress(body, MAX_BYTES)
     return body
-
-
-def _text(body: bytes) -> str:
-    """Decode a body. Ids are ASCII: only encodings of several bytes have to be told apart."""
-    return body.decode(json.detect_encoding(body), errors="replace").removeprefix("\ufeff")
-
-
-def _form(text: str) -> dict[str, str] | None:
-    """Return the fields of a form, the first of each name; None if it is no form."""
-    try:
-        fields = parse_qsl(text.strip(), max_num_fields=_MAX_FORM_FIELDS)
-    except ValueError:
-        return None
-    return dict(reversed(fields)) or None
-
-
-def _objects(roots: list[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the objects in some JSON values, level by level, also those that are texts there."""
-    waiting = deque(roots)
-    for _ in range(_MAX_NODES):
-        if not waiting:
-            return
-        value = waiting.popleft()
-        if isinstance(value, str) and value.lstrip().startswith(_OPENING):
-            with suppress(ValueError, RecursionError):
-                waiting.append(json.loads(value))
-        elif isinstance(value, dict):
-            yield value
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)

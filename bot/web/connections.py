@@ -10,7 +10,6 @@ memory of all unfinished requests together. tests/web/test_connections.py fails 
 
 import asyncio
 import contextlib
-import logging
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,8 +19,6 @@ from http import HTTPStatus
 from typing import Final
 
 from aiohttp import StreamReader, hdrs, web
-
-_LOG: Final = logging.getLogger(__name__)
 
 # Longer than proxies keep an idle connection (usually a minute), so that they close it first.
 _KEEP_ALIVE_S: Final = 75.0
@@ -114,10 +111,8 @@ class LimitedServer:
                         break
                     body += chunk
         except TimeoutError:
-            body.clear()
             raise web.HTTPRequestTimeout from None
         except (web.RequestPayloadError, OSError, ValueError):
-            body.clear()
             raise web.HTTPBadRequest from None
         return bytes(body)
 
@@ -141,51 +136,45 @@ class LimitedServer:
 
 
 class _Connections:
-    """The open connections: their number, and the bytes of their unverified requests."""
+    """The open connections but those that are protected, and what came on each; the oldest first.
+
+    A connection counts as new, with nothing that came, when a request of its was answered.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._open: dict[_Connection, None] = {}  # the oldest first
-        # What each has sent since its last request was answered; the oldest request first.
         self._unverified: dict[_Connection, int] = {}
-        self._total = 0
-        self._protected: set[_Connection] = set()
+        self._total = 0  # of the bytes
+        self._protected = 0
 
     def add(self, connection: "_Connection") -> None:
-        """Add a connection, and close the oldest if there are too many."""
-        self._open[connection] = None
-        if (excess := len(self._open) - self._limit) > 0:
-            closable = [each for each in self._open if each not in self._protected]
-            for each in closable[:excess]:
-                each.force_close()
+        """Add a connection as the newest, and close the oldest if there are too many."""
+        self.discard(connection)
+        self._unverified[connection] = 0
+        if len(self._unverified) + self._protected > self._limit:
+            next(iter(self._unverified)).force_close()
 
     def discard(self, connection: "_Connection") -> None:
-        """Forget a connection that is closed."""
-        self._open.pop(connection, None)
-        self.reset(connection)
+        """Forget a connection, if it is here."""
+        self._total -= self._unverified.pop(connection, 0)
 
     def count(self, connection: "_Connection", size: int) -> None:
         """Count bytes of memory for what came; if it is too much, close the oldest requests."""
-        if connection not in self._open or connection in self._protected:
-            return
-        self._unverified[connection] = self._unverified.get(connection, 0) + size
-        self._total += size
+        if connection in self._unverified:
+            self._unverified[connection] += size
+            self._total += size
         while self._total > _MAX_UNVERIFIED_BYTES:
-            next(iter(self._unverified)).force_close()
-
-    def reset(self, connection: "_Connection") -> None:
-        """Start to count anew: the request was verified or answered."""
-        self._total -= self._unverified.pop(connection, 0)
+            next(each for each, came in self._unverified.items() if came).force_close()
 
     @contextlib.contextmanager
     def protect(self, connection: "_Connection") -> Iterator[None]:
         """Do not close this connection to make room for others."""
-        self.reset(connection)
-        self._protected.add(connection)
+        self.discard(connection)
+        self._protected += 1
         try:
             yield
         finally:
-            self._protected.discard(connection)
+            self._protected -= 1
 
 
 class _Connection(web.RequestHandler):
@@ -235,8 +224,8 @@ class _Connection(web.RequestHandler):
         self._connections.count(self, len(data) + _BYTES_PER_LINE * data.count(b"\n"))
         try:
             super().data_received(data)
-        except Exception as error:  # noqa: BLE001 - whatever was sent, it is no request
-            self._hang_up(error)
+        except Exception:  # noqa: BLE001 - whatever was sent, it is no request
+            self.force_close()
 
     async def start(self) -> None:
         """Answer requests until the connection is closed.
@@ -246,8 +235,8 @@ class _Connection(web.RequestHandler):
         """
         try:
             await super().start()
-        except Exception as error:  # noqa: BLE001 - whatever was sent, it is no request
-            self._hang_up(error)
+        except Exception:  # noqa: BLE001 - whatever was sent, it is no request
+            self.force_close()
 
     def handle_error(
         self,
@@ -281,7 +270,8 @@ class _Connection(web.RequestHandler):
             yield
         finally:
             self._is_answering = False
-            self._connections.reset(self)
+            if self.transport is not None:
+                self._connections.add(self)
 
     def _start_deadline(self) -> None:
         if self._deadline is None and self.transport is not None:
@@ -291,10 +281,6 @@ class _Connection(web.RequestHandler):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-    def _hang_up(self, error: Exception) -> None:
-        _LOG.debug("a request cannot be read", extra={"error": type(error).__name__})
-        self.force_close()
 
 
 def _answering(

@@ -18,48 +18,43 @@ from typing import Final, Generic, Protocol, TypeVar
 from bot.clock import Clock
 from bot.errors import Outage
 from bot.metrics import Metrics
-from bot.service.client import VideoService
 from bot.service.errors import clause_of
-from bot.slack.installation import InstallationSource
-from bot.store import DatabaseError, Store
-from bot.timings import Timings
+from bot.slack.context import HandlerContext
+from bot.store import DatabaseError
 
 
 class ServiceCheck:
     """Resolves doubts about the service: at the start, after calls that failed, while it is down.
 
-    Args:
-        service: logs what is wrong, and that it is right again.
+    The service logs what is wrong, and that it is right again.
     """
 
-    def __init__(self, service: VideoService, clock: Clock, timings: Timings) -> None:
-        self._service = service
-        self._clock = clock
-        self._timings = timings
+    def __init__(self, ctx: HandlerContext) -> None:
+        self._ctx = ctx
         self._checked_at: datetime | None = None
         self._waiting = asyncio.Event()
         self._wait: timedelta | None = None
-        service.in_doubt.set()
+        ctx.service.in_doubt.set()
 
     def refresh(self) -> None:
         """Check, if nothing has shown for a while that the service answers."""
-        now, interval = self._clock.now(), self._timings.recheck_side
-        moments = (self._checked_at, self._service.outages.last_answer)
+        now, interval = self._ctx.clock.now(), self._ctx.timings.recheck_side
+        moments = (self._checked_at, self._ctx.service.outages.last_answer)
         if not any(each and abs(now - each) < interval for each in moments):
-            self._service.in_doubt.set()
+            self._ctx.service.in_doubt.set()
 
     async def run(self) -> None:
         """Check when the service is in doubt, and again until it is not."""
         while True:
             self._waiting.set()
             if self._wait is None:
-                await self._clock.wait(self._service.in_doubt)
+                await self._ctx.clock.wait(self._ctx.service.in_doubt)
             else:
-                await self._clock.wait(asyncio.Event(), self._clock.now() + self._wait)
+                await self._ctx.clock.wait(asyncio.Event(), self._ctx.clock.now() + self._wait)
             self._waiting.clear()
             if self._is_due():
-                self._checked_at = self._clock.now()
-                self._wait = await self._service.resolve_doubt()
+                self._checked_at = self._ctx.clock.now()
+                self._wait = await self._ctx.service.resolve_doubt()
 
     async def settled(self) -> bool:
         """Wait until no check is due or under way; return whether one was."""
@@ -71,7 +66,7 @@ class ServiceCheck:
         return busy
 
     def _is_due(self) -> bool:
-        return self._wait is not None or self._service.in_doubt.is_set()
+        return self._wait is not None or self._ctx.service.in_doubt.is_set()
 
 
 # ── What /readyz says ─────────────────────────────────────────────────────────────────────────────
@@ -175,28 +170,20 @@ class Readiness:
 
     def __init__(
         self,
-        store: Store,
-        slack: InstallationSource,
-        service: VideoService,
+        ctx: HandlerContext,
         service_check: ServiceCheck,
         metrics: Metrics,
-        *,
-        clock: Clock,
-        timings: Timings,
         socket: Socket | None = None,
     ) -> None:
-        self._store = store
-        self._slack = slack
-        self._service = service
+        self._ctx = ctx
         self._service_check = service_check
         self._metrics = metrics
-        self._clock = clock
-        self._timings = timings
         self._socket = socket
         self._socket_closed_at: datetime | None = None
         self.is_stopping = False
-        self._shared_report = _Shared(self._look, clock, timings.report_max_age)
-        self._shared_metrics = _Shared(self._measure, clock, timings.report_max_age)
+        max_age = ctx.timings.report_max_age
+        self._shared_report = _Shared(self._look, ctx.clock, max_age)
+        self._shared_metrics = _Shared(self._measure, ctx.clock, max_age)
 
     async def report(self) -> Report:
         """Return how things stand, or stood a moment ago, and publish it as metrics."""
@@ -208,7 +195,7 @@ class Readiness:
         return await self._shared_metrics.get()
 
     async def _look(self) -> Report:
-        self._slack.refresh()
+        self._ctx.installation.refresh()
         self._service_check.refresh()
         checks = {
             "database": await self._database(),
@@ -230,7 +217,7 @@ class Readiness:
 
     async def _measure(self) -> bytes:
         await self.report()
-        figures = await _told(self._store.backlog.figures(self._clock.now()))
+        figures = await _told(self._ctx.store.backlog.figures(self._ctx.clock.now()))
         if figures is not None:  # else the report says so
             self._metrics.set_jobs(figures.jobs)
             for queue, due in figures.due.items():
@@ -242,14 +229,14 @@ class Readiness:
             return Check(ok=False, reason="the bot is stopping")
         try:
             async with asyncio.timeout(_DATABASE_TIMEOUT_S):
-                await self._store.database.check()
+                await self._ctx.store.database.check()
         except (DatabaseError, TimeoutError):
             reason = "nothing can be stored: the log and `python -m bot doctor` say why"
             return Check(ok=False, reason=reason, stops=True)
         return Check(ok=True)
 
     def _slack_check(self) -> Check:
-        slack = self._slack
+        slack = self._ctx.installation
         seen = {"last_success": _shown(slack.calls.outages.last_answer)}
         reasons = {
             "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN": (
@@ -268,11 +255,11 @@ class Readiness:
         return Check(ok=True, details=seen)
 
     async def _service_status(self) -> Check:
-        service = self._service
+        service = self._ctx.service
         outage = service.outages.current
         seen: dict[str, object] = {"last_success": _shown(service.outages.last_answer)}
         if outage is not None:
-            seen["waiting"] = await _told(self._store.jobs.count_waiting_for_service())
+            seen["waiting"] = await _told(self._ctx.store.jobs.count_waiting_for_service())
             return self._out("the video service", "VIDEO_API_URL", outage, seen)
         closed = [name for name, is_closed in self._service_gates().items() if is_closed]
         seen |= {"held_back_by": closed, "next_try": _shown(service.next_credit_try)}
@@ -282,7 +269,7 @@ class Readiness:
         return Check(ok=True, details=seen)
 
     def _out(self, side: str, setting: str, outage: Outage, seen: Mapping[str, object]) -> Check:
-        cause = clause_of(outage.cause, self._timings.call_timeout) or "it does not work"
+        cause = clause_of(outage.cause, self._ctx.timings.call_timeout) or "it does not work"
         return Check(
             ok=False,
             reason=f"{side} does not answer ({cause}): is {setting} right and reachable from here?",
@@ -291,7 +278,7 @@ class Readiness:
         )
 
     def _socket_check(self, socket: Socket) -> Check:
-        now = self._clock.now()
+        now = self._ctx.clock.now()
         details = {
             "connected": socket.is_connected,
             "last_success": _shown(socket.last_received_at),
@@ -310,7 +297,7 @@ class Readiness:
         )
 
     async def _work(self) -> Check:
-        figures = await _told(self._store.backlog.figures(self._clock.now()))
+        figures = await _told(self._ctx.store.backlog.figures(self._ctx.clock.now()))
         if figures is None:
             return Check(ok=False, reason="it is not known what is due: see database")
         details = {
@@ -323,7 +310,7 @@ class Readiness:
         return Check(ok=True, details=details)
 
     def _service_gates(self) -> Mapping[str, bool]:
-        service = self._service
+        service = self._ctx.service
         return {
             "key": service.known_key_refusal is not None,
             "credit": service.is_out_of_credit,
@@ -331,7 +318,7 @@ class Readiness:
         }
 
     def _blocked(self) -> Mapping[str, bool]:
-        slack = self._slack
+        slack = self._ctx.installation
         return {
             "uninstalled": slack.is_uninstalled,
             "slack_token": bool(slack.calls.refusal),

@@ -9,7 +9,6 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
@@ -19,13 +18,12 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot.clock import Clock
-from bot.kinds import Kind
 from bot.masking import Mask
 from bot.metrics import CONTENT_TYPE, Metrics
 from bot.model import token_hash
-from bot.store import DatabaseError, Store
+from bot.slack.context import HandlerContext
+from bot.store import DatabaseError
 from bot.tasks import RequestPriority
-from bot.timings import Timings
 from bot.web.callbacks import MAX_BYTES, IdFinder
 from bot.web.connections import LimitedServer
 from bot.web.health import Readiness
@@ -53,12 +51,9 @@ class WebServer(LimitedServer):
         self,
         bolt: AsyncApp,
         signing_secret: str | None,
-        store: Store,
-        kinds: Iterable[Kind],
+        ctx: HandlerContext,
         *,
         mask: Mask,
-        clock: Clock,
-        timings: Timings,
         priority: RequestPriority,
         shutdown_timeout: timedelta,
         readiness: Readiness,
@@ -67,20 +62,19 @@ class WebServer(LimitedServer):
     ) -> None:
         self._bolt = bolt
         self._signing_secret = (signing_secret or "").encode()
-        self._store = store
-        self._ids = IdFinder(kinds)
+        self._ctx = ctx
+        self._ids = IdFinder(ctx.kinds.values())
         self._mask = mask
-        self._clock = clock
         self._priority = priority
         self._readiness = readiness
         self._authorization = f"Bearer {report_token}".encode()
         self._metrics = metrics
         self._wrong_signatures = _Rejections(
-            "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", clock
+            "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", ctx.clock
         )
         self._stale_timestamps = _Rejections(
             "requests whose time is not this machine's: if they are Slack's, set its clock (NTP)",
-            clock,
+            ctx.clock,
         )
         app = web.Application()
         if signing_secret is not None:
@@ -90,7 +84,7 @@ class WebServer(LimitedServer):
         app.router.add_get("/readyz", self._on_ready)
         app.router.add_get("/metrics", self._on_metrics)
         super().__init__(
-            app, receive_timeout=timings.receive_timeout, shutdown_timeout=shutdown_timeout
+            app, receive_timeout=ctx.timings.receive_timeout, shutdown_timeout=shutdown_timeout
         )
 
     # ── Slack ─────────────────────────────────────────────────────────────────────────────────
@@ -100,7 +94,7 @@ class WebServer(LimitedServer):
         signature = _single_header(request, "X-Slack-Signature")
         if not (_TIMESTAMP.fullmatch(timestamp) and _SIGNATURE.fullmatch(signature)):
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
-        ahead_s = round(self._clock.now().timestamp()) - int(timestamp)
+        ahead_s = round(self._ctx.clock.now().timestamp()) - int(timestamp)
         if abs(ahead_s) > _MAX_SIGNATURE_AGE.total_seconds():
             self._stale_timestamps.add(clock_ahead_s=ahead_s)
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
@@ -154,13 +148,13 @@ class WebServer(LimitedServer):
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
         named = {
             kind: remote_id
-            for kind, remote_id in self._ids.find(body, encoding, request.query).items()
+            for kind, remote_id in self._ids.find(body, encoding, request.query_string).items()
             if self._mask(remote_id) == remote_id  # what holds a secret is no id
         }
         with self.protect(request):
             try:
-                await self._store.jobs.record_callback(
-                    token_hash(request.match_info["token"]), named, self._clock.now()
+                await self._ctx.store.jobs.record_callback(
+                    token_hash(request.match_info["token"]), named, self._ctx.clock.now()
                 )
             except DatabaseError as error:
                 _LOG.error("a callback could not be stored", extra={"reason": str(error)})

@@ -18,7 +18,7 @@ from sandbox.faults import (
     Reset,
     Truncated,
 )
-from sandbox.key_quotes import PARTS, KeyQuote
+from sandbox.key_quotes import HIDDEN, KeyQuote
 from sandbox.scenarios import CallbackPlan, Echo, Ending, Scenario
 from sandbox.slack import FILE_CONTENT
 from sandbox.socket_mode import OPEN
@@ -32,7 +32,7 @@ _VERY_LATE: Final = timedelta(milliseconds=500)
 _STORM: Final = 40  # callbacks of one job
 _SHAPES: Final = tuple(SHAPES)
 # A link with a part of the key is withheld, so that the reply would have none.
-_QUOTES: Final = (None, *(how for how in KeyQuote if how not in PARTS))
+_QUOTES: Final = (None, *(how for how in KeyQuote if how not in HIDDEN))
 _SOON: Final = {"Retry-After": "1"}
 
 _LOST: Final = (

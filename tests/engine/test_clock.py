@@ -11,7 +11,7 @@ import pytest
 
 from bot.clock import Clock
 from bot.engine.sweep import Sweep
-from bot.kinds.video import Video
+from bot.kinds.video import VIDEO
 from bot.model import Job, Request, State
 from bot.store import Store
 from bot.timings import Timings
@@ -292,7 +292,7 @@ class Sweeping:
         self.clock = ManualClock()
         self.store = store
         retention = timedelta(days=1)
-        self._sweep = Sweep(store, [Video()], self.clock, timings, retention)
+        self._sweep = Sweep(store, [VIDEO], self.clock, timings, retention)
 
     @contextlib.asynccontextmanager
     async def runs(self) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from bot.kinds.video import Video
+from bot.kinds.answers import Answer
 from bot.timings import Timings
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
@@ -152,7 +152,7 @@ async def test_a_job_whose_step_failed_goes_on_when_its_lease_ends(
 
     world.service.callback_plan = CallbackPlan(times=0)
     card = await world.request_video(world.ana)
-    monkeypatch.setattr(Video, "read", fails)
+    monkeypatch.setattr(Answer, "judged", fails)
     await world.advance(minutes=5)
 
     assert "a step failed" in caplog.messages

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from bot.kinds import Comparison, Invalid, Kind, Unreadable
 from bot.kinds import replica as replicas
 from bot.kinds.answers import moment, progress
-from bot.kinds.replica import Replica
-from bot.kinds.video import FIELDS, Video, parse
+from bot.kinds.replica import REPLICA
+from bot.kinds.video import FIELDS, VIDEO, parse
 from bot.model import Snapshot, Verdict
 from bot.setting_values import MAX_BOX
 
@@ -19,7 +19,6 @@ FORM = {"replica_id": "r-anna-42", "script": "Hello."}
 PAGE = "https://example.com/page"
 FILM = "https://example.com/film.mp4"
 
-VIDEO, REPLICA = Video(), Replica()
 KINDS: list[Kind] = [VIDEO, REPLICA]
 
 

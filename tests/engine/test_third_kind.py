@@ -1,6 +1,7 @@
 """A kind of job that no generic module knows, from request to closing reply."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -69,10 +70,10 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
 
 
 async def test_the_video_form_works_beside_a_second_kind_that_other_jobs_can_use(
-    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+    quiet_world: World,
 ) -> None:
-    monkeypatch.setattr(third_kind.Trailer, "catalogued", True)
-    async with quiet_world.running_bot(features=(*FEATURES, third_kind.FEATURE)):
+    catalogued = replace(third_kind.FEATURE, kind=replace(third_kind.TRAILER, catalogued=True))
+    async with quiet_world.running_bot(features=(*FEATURES, catalogued)):
         await quiet_world.request_video(quiet_world.ana)
         await quiet_world.ana.command("/replica", f"add {REPLICA}")
         await quiet_world.settle()

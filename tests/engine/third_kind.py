@@ -6,11 +6,11 @@ features names it. The sandbox's service has no trailers, so videos stand in for
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from slack_bolt.async_app import AsyncApp
 
-from bot.kinds import Comparison, Unreadable
+from bot.kinds import Comparison, Kind, Unreadable
 from bot.kinds.answers import Answer as ServiceAnswer
 from bot.kinds.answers import Id, Text
 from bot.model import Job, Snapshot, State, Verdict
@@ -53,49 +53,47 @@ class _Trailer(ServiceAnswer):
     status_details: Text = ""
 
 
-class Trailer:
-    """The ``Kind`` of trailers."""
+def _body(params: Mapping[str, str]) -> dict[str, str]:
+    return {**params, "replica_id": REPLICA, "script": "Coming soon."}
 
-    name: Final = "trailer"
-    path: Final = "/v2/videos"
-    id_field: Final = "video_id"
-    id_aliases: Final = ()
-    promised_created = frozenset({"video_id", "status"})
-    promised_read = frozenset({"video_id", "status"})
-    seen_fields = frozenset({"hosted_url"})
-    schedule: Literal["minutes", "hours"] = "minutes"
-    in_progress = frozenset({"queued", "generating"})
-    kept_params = frozenset({"video_name"})
-    kept_of_made = frozenset[str]()
-    catalogued: Final = False
 
-    def body(self, params: Mapping[str, str]) -> dict[str, str]:
-        return {**params, "replica_id": REPLICA, "script": "Coming soon."}
+def _created(answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
+    trailer = _Trailer.of(answer)
+    if not trailer.video_id:
+        raise Unreadable("the answer names no id")
+    return Snapshot(trailer.video_id, trailer.status, Verdict.GOING)
 
-    def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-        trailer = _Trailer.of(answer)
-        if not trailer.video_id:
-            raise Unreadable("the answer names no id")
-        return Snapshot(trailer.video_id, trailer.status, Verdict.GOING)
 
-    def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-        trailer = _Trailer.of(answer)
-        if not trailer.status:
-            raise Unreadable("the answer has no status")
-        verdict = _VERDICTS.get(trailer.status, Verdict.GOING)
-        reason = trailer.status_details if verdict is Verdict.FAILED else ""
-        facts = trailer.facts("video_name", "hosted_url")
-        return Snapshot(remote_id, trailer.status, verdict, reason, facts)
+def _read(answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
+    trailer = _Trailer.of(answer)
+    if not trailer.status:
+        raise Unreadable("the answer has no status")
+    verdict = _VERDICTS.get(trailer.status, Verdict.GOING)
+    reason = trailer.status_details if verdict is Verdict.FAILED else ""
+    facts = trailer.facts("video_name", "hosted_url")
+    return Snapshot(remote_id, trailer.status, verdict, reason, facts)
 
-    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
-        named = snapshot.facts.get("video_name") == params["video_name"]
-        return Comparison.SAME if named else Comparison.UNKNOWN
 
-    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002 - nothing
-        return None
+def _compare(params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
+    named = snapshot.facts.get("video_name") == params["video_name"]
+    return Comparison.SAME if named else Comparison.UNKNOWN
 
-    def is_waiting(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - for nothing
-        return False
+
+TRAILER: Final = Kind(
+    name="trailer",
+    path="/v2/videos",
+    id_field="video_id",
+    promised_created=frozenset({"video_id", "status"}),
+    promised_read=frozenset({"video_id", "status"}),
+    seen_fields=frozenset({"hosted_url"}),
+    schedule="minutes",
+    in_progress=frozenset({"queued", "generating"}),
+    kept_params=frozenset({"video_name"}),
+    body=_body,
+    created=_created,
+    read=_read,
+    compare=_compare,
+)
 
 
 # ── How it is shown ──────────────────────────────────────────────────────────────────────────
@@ -143,23 +141,23 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the command, the form and the button of a failed one."""
     app.view(CALLBACK_ID)(partial(answer_form, ctx, submit))
     app.command(COMMAND)(partial(answer_command, ctx, handle_command))
-    register_clicks(app, ctx, {f"{Trailer.name}_{RETRY}": retry})
+    register_clicks(app, ctx, {f"{TRAILER.name}_{RETRY}": retry})
 
 
 async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
     match command.words.split():
         case ["list"]:
-            return await list_jobs(ctx, command, Trailer.name)
+            return await list_jobs(ctx, command, TRAILER.name)
         case ["status", wanted]:
-            return await show_status(ctx, command, Trailer.name, wanted)
+            return await show_status(ctx, command, TRAILER.name, wanted)
     view = _draw_form(ctx, {}, {"channel": command.channel})
-    return await ctx.open_form(Trailer.name, command, command.channel, view)
+    return await ctx.open_form(TRAILER.name, command, command.channel, view)
 
 
 async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
     job = await find_job(ctx, action)
     view = _draw_form(ctx, job.params, {"channel": job.channel})
-    return await ctx.open_form(Trailer.name, action, job.channel, view)
+    return await ctx.open_form(TRAILER.name, action, job.channel, view)
 
 
 async def submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
@@ -171,7 +169,7 @@ async def submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
         return _draw_form(ctx, fields, {**metadata, **changes}, note)
 
     params = {"video_name": fields["video_name"]}
-    request = JobRequest(Trailer.name, params, ctx.service_deadline(), redraw)
+    request = JobRequest(TRAILER.name, params, ctx.service_deadline(), redraw)
     return await submit_job(ctx, submission, request)
 
 
@@ -188,4 +186,4 @@ def _draw_form(
     )
 
 
-FEATURE: Final = Feature(Trailer(), TrailerPresenter(), register)
+FEATURE: Final = Feature(TRAILER, TrailerPresenter(), register)

@@ -52,15 +52,16 @@ def _shows(text: str, secret: str) -> bool:
     return any(secret.casefold() in view.casefold() for view in views)
 
 
-def test_a_secret_is_masked_in_any_two_layers_of_escapes(subtests: pytest.Subtests) -> None:
+def test_a_text_with_a_secret_in_any_two_layers_of_escapes_is_withheld(
+    subtests: pytest.Subtests,
+) -> None:
     for outer, escape_again in _ESCAPES.items():
         for inner, escape in _ESCAPES.items():
             with subtests.test(outer=outer, inner=inner):
                 written = escape_again(escape(SECRET))
-                assert (
-                    MASK(f"Invalid key “{written}”. Try again.")
-                    == f"Invalid key “{MASKED}”. Try again."
-                )
+                is_plain = written.casefold() == SECRET.casefold()
+                expected = f"Invalid key “{MASKED}”. Try again." if is_plain else MASKED
+                assert MASK(f"Invalid key “{written}”. Try again.") == expected
 
 
 @given(
@@ -142,7 +143,7 @@ def test_a_value_that_is_too_short_for_a_secret_masks_nothing() -> None:
     assert Mask(["", "a", "key", "1234567"])("a key: 1234567") == "a key: 1234567"
 
 
-def test_a_secret_with_invisible_characters_or_spaces_in_it_is_masked(
+def test_a_text_with_invisible_characters_or_spaces_in_a_secret_is_withheld(
     subtests: pytest.Subtests,
 ) -> None:
     for between in [
@@ -159,11 +160,11 @@ def test_a_secret_with_invisible_characters_or_spaces_in_it_is_masked(
     ]:
         with subtests.test(between=between):
             broken = f"{SECRET[:9]}{between}{SECRET[9:]}"
-            assert MASK(f"The key {broken} is wrong") == "The key *** is wrong"
-            assert MASK(f"The key {between.join(SECRET)}.") == "The key ***."
-            assert MASK(f"The key {between.join(quote(SECRET, safe=''))}.") == "The key ***."
+            assert MASK(f"The key {broken} is wrong") == MASKED
+            assert MASK(f"The key {between.join(SECRET)}.") == MASKED
+            assert MASK(f"The key {between.join(quote(SECRET, safe=''))}.") == MASKED
             word = "nothing-to-escape"
-            assert Mask([word])(f"The key {between.join(word)}.") == "The key ***."
+            assert Mask([word])(f"The key {between.join(word)}.") == MASKED
 
 
 def test_the_token_of_a_callback_address_is_masked_and_other_addresses_are_not() -> None:

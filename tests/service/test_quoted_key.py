@@ -11,11 +11,11 @@ import pytest
 
 from bot.ops import doctor
 from sandbox.faults import CannedResponse
-from sandbox.key_quotes import PARTS, KeyQuote
+from sandbox.key_quotes import HIDDEN, KeyQuote
 from sandbox.scenarios import CallbackPlan, Scenario
 from tests.world import World, number_of
 
-WHOLE: Final = [how for how in KeyQuote if how not in PARTS]
+WHOLE: Final = [how for how in KeyQuote if how not in HIDDEN]
 WITHHELD: Final = "The video service gave a reason that can't be shown."
 SILENT: Final = CallbackPlan(times=0)
 
@@ -75,7 +75,7 @@ async def test_a_key_that_the_service_quotes_in_an_error_reaches_nobody(
     assert "Invalid video_id, says the key ***" in await _status(world, "v-unknown")
 
 
-@pytest.mark.parametrize("how", PARTS)
+@pytest.mark.parametrize("how", sorted(HIDDEN))
 async def test_what_may_hold_a_part_of_the_key_is_withheld_and_the_work_goes_on(
     how: KeyQuote, world: World
 ) -> None:
@@ -104,7 +104,7 @@ async def test_a_key_in_an_error_that_is_no_json_reaches_nobody(world: World) ->
     card = await world.request_video(world.ana)
     await world.advance(minutes=1)
 
-    assert "bad key ***" in world.replies(card)[-1].text
+    assert WITHHELD in world.replies(card)[-1].text
 
 
 async def test_a_key_in_an_odd_place_or_encoding_of_an_error_reaches_nobody(
@@ -118,7 +118,6 @@ async def test_a_key_in_an_odd_place_or_encoding_of_an_error_reaches_nobody(
         f"The key {key} is not accepted".encode("utf-16"),
         f"The key {key} is not accepted".encode("utf-16-le"),
         f'{{"error": "The key {key} is not accepted"}}'.encode("utf-16"),
-        {"error": f"The key {key[:9]}\u202a{key[9:]} is not accepted"},
     ]
     for number, body in enumerate(bodies):
         with subtests.test(number=number):

@@ -339,16 +339,6 @@ async def test_a_402_closes_only_its_own_kind(
     assert isinstance(await failed_create(service), Held)
 
 
-async def test_the_next_form_lets_one_call_try_before_its_time(
-    service: VideoService, sandbox: SandboxVideoService
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    service.try_again(VIDEOS)
-    assert {type(each) for each in await outcomes(service, 3)} == {Held}
-    assert len(sandbox.requests) == 2
-
-
 async def test_an_admitted_caller_that_makes_no_call_does_not_use_up_the_trial_call(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from sandbox.driver import Person
-from sandbox.faults import CannedResponse
 from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
@@ -55,23 +54,6 @@ async def test_all_creates_wait_as_long_as_one_of_them_is_asked_to(world: World)
     ]
     assert world.created_count() == 2
     assert len(world.requests_for("create_replica")) == 1
-
-
-async def test_reads_wait_as_long_as_one_of_them_is_asked_to(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        for person in (world.ana, world.ben):
-            await world.request_video(person)
-        wait = timedelta(minutes=3)
-        world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
-        await world.advance(minutes=2)
-        assert len(world.requests_for("read_video")) <= 2, "both were under way"
-        await world.request_video(world.ana)
-        assert len(world.requests_for("create_video")) == 3, "creates have a gate of their own"
-
-        await world.advance(minutes=10)
-
-    assert all("is ready" in ending for ending in endings(world))
 
 
 # ── A key that is refused ─────────────────────────────────────────────────────────────────────
@@ -136,21 +118,6 @@ async def test_queued_requests_wait_while_the_key_is_refused(world: World) -> No
 
 
 # ── An account without credit ─────────────────────────────────────────────────────────────────
-
-
-async def test_a_402_for_one_replica_refuses_no_form_and_the_next_request_is_the_try(
-    world: World,
-) -> None:
-    world.service.add_replica(UNPAID, "Premium")
-    world.service.limits.unpaid.add(UNPAID)
-    await ask(world, world.ana, UNPAID)
-    await world.settle()
-    assert "Out of video credits." in endings(world)[0]
-
-    await world.request_video(world.ben)
-    await world.advance(minutes=5)
-
-    assert "is ready" in endings(world)[1]
 
 
 async def test_a_request_that_only_tried_whether_there_is_credit_waits_with_the_others(
@@ -219,33 +186,10 @@ async def test_after_an_outage_all_jobs_go_on_as_soon_as_one_call_succeeds(
         await world.advance(minutes=30)
         world.service.down = False
         await world.advance(seconds=1)
-        reads = len(world.requests_for("read_video"))
-
         await world.request_video(world.ben)
         await world.advance(seconds=6)
 
-        assert len(world.requests_for("read_video")) > reads
         assert "is ready" in endings(world)[0]
-
-
-async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        await world.request_video(world.ana)
-        world.service.faults.always("read_video", CannedResponse(503, "<html>Oops</html>"))
-        await world.advance(minutes=20)
-        world.service.faults.clear()
-        await world.advance(minutes=20)
-
-    lines = [each for each in caplog.records if "video service is" in each.message]
-    assert [each.message for each in lines] == [
-        "the video service is down",
-        "the video service is back",
-    ]
-    assert vars(lines[0])["cause"] == "http 503"
-    assert 600 < vars(lines[1])["down_s"] < 1800
 
 
 @pytest.mark.parametrize("refusal", ["key", "credit"])

@@ -18,7 +18,7 @@ from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import engine
 from bot.store.postgres.engine import PostgresDatabase
 from tests.store.test_postgres_failures import SOON_S, add, slow_work, spawn
-from tests.store.test_store import TIMINGS, submit
+from tests.store.test_store import NOW, TIMINGS, submit
 
 COPIES = 2
 JOBS = 12

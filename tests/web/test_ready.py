@@ -92,6 +92,7 @@ async def test_an_outage_of_one_side_leaves_the_bot_ready_but_degraded(world: Wo
     assert said["checks"]["slack"]["ok"]
 
     world.service.down = False
+    await world.advance(minutes=5)
     world.slack.faults.always("auth.test", CannedResponse(503))
     for _ in range(2):
         await world.advance(minutes=1)

@@ -200,17 +200,6 @@ async def test_a_script_comes_out_of_the_form_letter_for_letter(
             assert request.body["script"] == script
 
 
-async def test_the_bot_is_not_ready_without_its_database(
-    world: World, client: aiohttp.ClientSession
-) -> None:
-    world.database.unlink()
-    async with client.get("/readyz", headers=world.operator) as answer:
-        assert answer.status == 503
-        assert "nothing can be stored" in (await answer.json())["checks"]["database"]["reason"]
-    async with client.get("/healthz") as answer:
-        assert answer.status == 200
-
-
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -272,28 +261,6 @@ async def test_a_thousand_callbacks_cause_a_read_every_two_seconds_and_one_after
     assert reads[-1] > last
 
 
-async def test_callbacks_during_a_read_wait_two_seconds_too(
-    world: World, client: aiohttp.ClientSession
-) -> None:
-    path = await callback_path(world)
-    await world.advance(seconds=30)
-    before = len(reads_at(world))
-
-    async def more_of_them(phase: str, operation: str, _: str) -> None:
-        if (phase, operation) == ("before", "read_video") and len(reads_at(world)) < before + 20:
-            await call_back(client, path, 50)
-
-    world.service.on_request = more_of_them
-    await call_back(client, path, 50)
-    await world.advance(seconds=1.9)
-    assert len(reads_at(world)) == before
-    await world.advance(seconds=0.2)
-    assert len(reads_at(world)) == before + 1
-    await world.advance(seconds=5)
-    reads = reads_at(world)[before:]
-    assert all(after - earlier >= timedelta(seconds=2) for earlier, after in pairwise(reads))
-
-
 async def test_callbacks_that_each_name_another_id_cause_few_reads(
     world: World, client: aiohttp.ClientSession
 ) -> None:
@@ -348,20 +315,6 @@ async def test_the_log_holds_no_secrets_and_no_text_that_people_wrote(tmp_path: 
         "private script",
     ):
         assert secret not in logged
-
-
-async def test_a_callback_that_names_an_impossible_id_is_answered_like_any_other(
-    world: World, subtests: pytest.Subtests
-) -> None:
-    for named in ["\\ud800", "x" * 201]:
-        with subtests.test(named=named):
-            await world.request_video(world.ana)
-            body = world.requests_for("create_video")[0].body
-            assert isinstance(body, dict)
-            url = body["callback_url"]
-            raw = f'{{"video_id": "{named}"}}'.encode()
-            async with world.slack.session.post(url, data=raw) as answer:
-                assert (answer.status, await answer.text()) == (200, "ok")
 
 
 # ── What the signature covers ─────────────────────────────────────────────────────────────────

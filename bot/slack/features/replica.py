@@ -14,7 +14,7 @@ from slack_bolt.async_app import AsyncApp
 from bot.clock import deadline
 from bot.errors import OutsideError, Refused
 from bot.kinds import Invalid
-from bot.kinds.replica import MAX_NAME, Replica, parse
+from bot.kinds.replica import MAX_NAME, REPLICA, parse
 from bot.kinds.video import is_replica_id
 from bot.links import expiry_of, only_hosts
 from bot.model import Snapshot, Verdict
@@ -319,7 +319,7 @@ def _statement(statement: str) -> list[Json]:
     return [section(intro), rich(preformatted(statement))]
 
 
-FEATURE: Final = Feature(Replica(), ReplicaPresenter(), register)
+FEATURE: Final = Feature(REPLICA, ReplicaPresenter(), register)
 
 
 async def list_replicas(ctx: HandlerContext, command: SlashCommand) -> Message:

@@ -11,7 +11,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 
 from bot.kinds import Invalid
-from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, fingerprint, is_replica_id, parse
+from bot.kinds.video import BACKGROUNDS, MAX_NAME, VIDEO, fingerprint, is_replica_id, parse
 from bot.model import Job, Verdict, spoken_time
 from bot.setting_values import MAX_BOX
 from bot.slack.context import (
@@ -398,7 +398,7 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     return await submit_job(ctx, submission, request)
 
 
-FEATURE: Final = Feature(Video(), VideoPresenter(), register)
+FEATURE: Final = Feature(VIDEO, VideoPresenter(), register)
 
 
 def redrawn(
@@ -550,7 +550,7 @@ def _cost(ctx: HandlerContext, speech: timedelta) -> str:
 
 def _time_to_create(ctx: HandlerContext, script: str | None) -> str:
     """Return how long recent videos took with scripts as long; "" if there are none."""
-    durations = ctx.store.jobs.durations.get(Video.name, script)
+    durations = ctx.store.jobs.durations.get(VIDEO.name, script)
     return "" if durations is None else f"about {brief(durations.typical)}"
 
 

@@ -16,32 +16,28 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import IO, Final, TypeAlias
 
 from pydantic import AliasPath, Field
-from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock
-from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.service.media import VideoSource, reader_of, temporary_file
 from bot.slack.client import is_slacks
+from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.installation import InstallationSource
 from bot.slack.outbox import Outbox
 from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.outbox.messages import accepted, log_fields
 from bot.slack.payloads import Payload, Shares
-from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
+from bot.slack.rate_limits import CallLimits, RateLimits
 from bot.slack.scopes import FILE_SCOPES
 from bot.slack.views.blocks import title
-from bot.slack.views.presenters import Presenters
 from bot.slack.views.reply import FILE_COMMENT, file_name, needs_file
-from bot.store import Outgoing, Store
-from bot.timings import Timings
+from bot.store import Outgoing
 
 _LOG: Final = logging.getLogger(__name__)
 _WORKSPACE: Final = ""
@@ -89,40 +85,24 @@ class Uploads(Outbox):
 
     def __init__(
         self,
-        store: Store,
-        client: AsyncWebClient,
-        presenters: Presenters,
-        *,
-        clock: Clock,
-        timings: Timings,
+        ctx: HandlerContext,
         rng: random.Random,
         limits: RateLimits,
-        methods: MethodLimits,
-        outages: Outages,
-        installation: InstallationSource,
+        methods: CallLimits[str],
         videos: VideoSource | None,
     ) -> None:
-        super().__init__(
-            store,
-            client,
-            presenters,
-            clock=clock,
-            timings=timings,
-            rng=rng,
-            limits=limits,
-            methods=methods,
-            outages=outages,
-            installation=installation,
-        )
+        super().__init__(ctx, rng, limits, methods)
         self._videos = videos
-        # By role and channel, or for the workspace: until when no such file is shared there.
-        self._refused_until: dict[tuple[Role, str], datetime] = {}
+        # By role and channel, or for the workspace: where no such file is shared for a while.
+        self._refused_in: CallLimits[tuple[Role, str]] = CallLimits(
+            ctx.clock, ctx.timings.retry_files
+        )
 
     def following(self, outgoing: Outgoing, posted: Delivery) -> Sequence[Role]:
         """Return the roles of the files that follow a message that was posted."""
         if posted.role is not Role.REPLY:
             return ()
-        job, presenter = outgoing.job, self._presenters[outgoing.job.kind]
+        job, presenter = outgoing.job, self._ctx.presenters[outgoing.job.kind]
         roles = []
         if self._videos is not None and presenter.clip(job) is not None:
             roles.append(Role.CLIP)
@@ -154,20 +134,20 @@ class Uploads(Outbox):
             if uploaded is None:
                 return
             if delivery.is_transfer:  # it may have taken long: what is posted meanwhile goes first
-                await self._release(uploaded, self._clock.now())
+                await self._release(uploaded, self._ctx.clock.now())
                 return
             delivery = uploaded
-        marked_at = self._clock.now()
-        if not await self._store.deliveries.mark_sending(delivery, marked_at):
+        marked_at = self._ctx.clock.now()
+        if not await self._ctx.store.deliveries.mark_sending(delivery, marked_at):
             return
-        if not self._timings.may_call(marked_at, self._clock.now()):
-            await self._release(delivery, self._clock.now())
+        if not self._ctx.timings.may_call(marked_at, self._ctx.clock.now()):
+            await self._release(delivery, self._ctx.clock.now())
             return
         try:
             await self._call(
                 Payload,
                 "files.completeUploadExternal",
-                lambda: self._client.files_completeUploadExternal(
+                lambda: self._ctx.client.files_completeUploadExternal(
                     files=[{"id": delivery.file_id, "title": file.name}],
                     channel_id=delivery.channel,
                     thread_ts=delivery.thread_ts,
@@ -190,7 +170,7 @@ class Uploads(Outbox):
 
     def _attachment(self, role: Role, job: Job) -> _Attachment | None:
         """Return the file of a job; None if there is none any more."""
-        presenter = self._presenters[job.kind]
+        presenter = self._ctx.presenters[job.kind]
         name = title(presenter.name(job))
         if role is Role.CLIP:
             clip = presenter.clip(job)
@@ -212,7 +192,7 @@ class Uploads(Outbox):
             else:
                 content = partial(io.BytesIO, file.content)
                 file_id = await self._hand_over(
-                    file.name, content, len(file.content), self._timings.call_timeout
+                    file.name, content, len(file.content), self._ctx.timings.call_timeout
                 )
         except _NotTaken as error:
             await self._try_again(delivery, str(error))
@@ -234,8 +214,8 @@ class Uploads(Outbox):
         if self._videos is None:
             raise Refused("MEDIA_HOSTS is not set any more", code="host")
         if (until := self._methods.until(_GET_URL)) is not None:
-            raise Unavailable("Slack asks to wait.", retry_after=until - self._clock.now())
-        limit = self._timings.transfer_timeout
+            raise Unavailable("Slack asks to wait.", retry_after=until - self._ctx.clock.now())
+        limit = self._ctx.timings.transfer_timeout
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 with temporary_file() as content:
@@ -259,7 +239,7 @@ class Uploads(Outbox):
         ticket = await self._call(
             _Ticket,
             _GET_URL,
-            lambda: self._client.files_getUploadURLExternal(filename=name, length=size),
+            lambda: self._ctx.client.files_getUploadURLExternal(filename=name, length=size),
         )
         try:
             await self._send_content(ticket.upload_url, content, time_limit)
@@ -273,9 +253,9 @@ class Uploads(Outbox):
         Raises:
             OutsideError: it may not be there. It may be sent again, to another URL.
         """
-        session = self._client.session
+        session = self._ctx.client.session
         async with translated(time_limit):
-            if session is None or not is_slacks(url, self._client.base_url):
+            if session is None or not is_slacks(url, self._ctx.client.base_url):
                 raise Uncertain("Slack's answer could not be read.")
             async with session.post(url, data=content(), allow_redirects=False) as answer:
                 status = answer.status
@@ -295,7 +275,7 @@ class Uploads(Outbox):
             found = await self._call(
                 _File,
                 "files.info",
-                lambda: self._client.files_info(file=delivery.file_id or ""),
+                lambda: self._ctx.client.files_info(file=delivery.file_id or ""),
             )
         except Refused as error:
             if error.code != _NO_SUCH_FILE:
@@ -308,7 +288,9 @@ class Uploads(Outbox):
         if found is not None and found.is_in(delivery.channel):
             await self._shared(delivery)
         elif is_open:
-            await self._release(replace(delivery, state=DeliveryState.PENDING), self._clock.now())
+            await self._release(
+                replace(delivery, state=DeliveryState.PENDING), self._ctx.clock.now()
+            )
         elif found is None:  # "the uploaded file and associated metadata will be discarded"
             begun_again = replace(delivery, state=DeliveryState.PENDING, file_id=None)
             await self._try_again(begun_again, "Slack discarded the upload")
@@ -322,11 +304,9 @@ class Uploads(Outbox):
 
     def _can_share(self, role: Role, channel: str) -> bool:
         """Return whether nothing is known that keeps a file from a channel."""
-        installation = self._installation.current
+        installation = self._ctx.installation.current
         scopes = None if installation is None else installation.scopes
-        now, longest = self._clock.now(), self._timings.retry_files
-        untils = [self._refused_until.get((role, each)) for each in (_WORKSPACE, channel)]
-        refused = any(is_ahead(until, now, longest) for until in untils)
+        refused = any(self._refused_in.until((role, each)) for each in (_WORKSPACE, channel))
         return not refused and (scopes is None or scopes >= FILE_SCOPES)
 
     async def _refused(self, delivery: Delivery, error: Refused) -> None:
@@ -334,12 +314,11 @@ class Uploads(Outbox):
         if action is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
             await self._release(delivery, self._limits.pause(error))
             return
-        until = self._clock.now() + self._timings.retry_files
         # "Make sure your app is a member of the conversation": no_permission.
         if action is ErrorAction.REDIRECT or error.code == "no_permission":
-            self._refused_until[delivery.role, delivery.channel] = until
+            self._refused_in.limit((delivery.role, delivery.channel), self._ctx.timings.retry_files)
         elif action is ErrorAction.WITHOUT_FILE or error.code in CANNOT_LOOK:
-            self._refused_until[delivery.role, _WORKSPACE] = until
+            self._refused_in.limit((delivery.role, _WORKSPACE), self._ctx.timings.retry_files)
         await self.give_up(delivery, str(error))
 
     async def give_up(self, delivery: Delivery, reason: str) -> None:
@@ -353,8 +332,10 @@ class Uploads(Outbox):
         if delivery.refusals >= _MAX_TRIES:
             await self.give_up(delivery, reason)
             return
-        wait = self._timings.back_off(delivery.refusals)
-        await self._release(delivery, self._clock.now() + self._timings.jittered(wait, self._rng))
+        wait = self._ctx.timings.back_off(delivery.refusals)
+        await self._release(
+            delivery, self._ctx.clock.now() + self._ctx.timings.jittered(wait, self._rng)
+        )
 
     async def _shared(self, delivery: Delivery) -> None:
         await self._release(replace(accepted(delivery), state=DeliveryState.POSTED))

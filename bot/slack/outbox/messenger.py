@@ -12,17 +12,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import AliasPath, Field
-from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock, deadline
-from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
+from bot.clock import deadline
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role, State, notice_day
 from bot.service.media import VideoSource
-from bot.slack.access import Access
+from bot.slack.context import HandlerContext
 from bot.slack.directory import CONVERSATIONS
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.installation import InstallationSource
 from bot.slack.outbox import Outbox
 from bot.slack.outbox.files import Uploads
 from bot.slack.outbox.find import CANNOT_LOOK, PostSearch, metadata_for, permalink
@@ -44,12 +42,10 @@ from bot.slack.outbox.messages import (
     with_names,
 )
 from bot.slack.payloads import Payload
-from bot.slack.rate_limits import MethodLimits, RateLimits
+from bot.slack.rate_limits import CallLimits, RateLimits
 from bot.slack.views.blocks import Json, Message
-from bot.slack.views.limits import NO_PRICE, Price, month_so_far
-from bot.slack.views.presenters import Presenters
-from bot.store import Claimed, Outgoing, Store, covering
-from bot.timings import Timings
+from bot.slack.views.limits import month_so_far
+from bot.store import Claimed, Outgoing, covering
 
 _LOG: Final = logging.getLogger(__name__)
 # Posts of a message that a user does not accept, or that is refused for an unknown reason.
@@ -79,62 +75,29 @@ class _Opened(Payload):
 class Messenger(Outbox):
     """Takes claimed deliveries one step further.
 
-    ``client`` must not retry a call by itself: a message would be posted twice. ``access`` knows
-    who reads a channel, and names. ``admins`` are mentioned in questions, and asked first with
-    ``admins_first``. ``videos`` fetches what is shown in Slack; None if nothing is.
+    Slack's client must not retry a call by itself: a message would be posted twice. Admins are
+    mentioned in questions, and asked first with ``admins_first``. ``videos`` fetches what is shown
+    in Slack; None if nothing is.
     """
 
     def __init__(
         self,
-        store: Store,
-        client: AsyncWebClient,
-        presenters: Presenters,
-        access: Access,
-        admins: Collection[str],
+        ctx: HandlerContext,
         *,
         admins_first: bool,
-        clock: Clock,
-        timings: Timings,
         rng: random.Random,
-        outages: Outages,
-        installation: InstallationSource,
         join_channels: bool,
         metrics: Metrics,
         videos: VideoSource | None = None,
-        price: Price = NO_PRICE,
     ) -> None:
-        self._price = price
-        super().__init__(
-            store,
-            client,
-            presenters,
-            clock=clock,
-            timings=timings,
-            rng=rng,
-            limits=RateLimits(clock, timings),
-            methods=MethodLimits(clock, timings.max_wait),
-            outages=outages,
-            installation=installation,
-        )
-        self.due = store.deliveries.due
-        self._access = access
-        self._admins = admins
+        limits = RateLimits(ctx.clock, ctx.timings)
+        methods = CallLimits[str](ctx.clock, ctx.timings.max_wait)
+        super().__init__(ctx, rng, limits, methods)
+        self.due = ctx.store.deliveries.due
         self._admins_first = admins_first
         self._metrics = metrics
-        self._lost_posts = PostSearch(client, timings, join_channels)
-        self._uploads = Uploads(
-            store,
-            client,
-            presenters,
-            clock=clock,
-            timings=timings,
-            rng=rng,
-            limits=self._limits,
-            methods=self._methods,
-            outages=outages,
-            installation=installation,
-            videos=videos,
-        )
+        self._lost_posts = PostSearch(ctx.client, ctx.timings, join_channels)
+        self._uploads = Uploads(ctx, rng, limits, methods, videos)
         self._without_metadata: set[int] = set()  # deliveries
         self._unregistered: set[str] = set()
 
@@ -144,16 +107,18 @@ class Messenger(Outbox):
         A newer one that is applied before them would be undone. A lost claim shows no more than
         that an edit was owed, so all of those wait.
         """
-        if self._store.database.is_sole_process:
-            await self._store.deliveries.hold_edits(self._clock.now() + self._timings.post_hold)
+        if self._ctx.store.database.is_sole_process:
+            await self._ctx.store.deliveries.hold_edits(
+                self._ctx.clock.now() + self._ctx.timings.post_hold
+            )
 
     async def hasten(self) -> None:
         """Make messages due that wait for Slack: it answers again.
 
         None is sent earlier than after a post without an answer: Slack may do what it lost late.
         """
-        hold, deliveries = self._timings.post_hold, self._store.deliveries
-        while hastened := await deliveries.hasten(self._clock.now(), hold):
+        hold, deliveries = self._ctx.timings.post_hold, self._ctx.store.deliveries
+        while hastened := await deliveries.hasten(self._ctx.clock.now(), hold):
             _LOG.info("messages are tried again", extra={"messages": hastened})
 
     async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Claimed[Outgoing]:
@@ -161,27 +126,28 @@ class Messenger(Outbox):
 
         None while the app is uninstalled either. Under a rate limit, one at a time is claimed.
         """
-        if self._installation.is_uninstalled:
+        if self._ctx.installation.is_uninstalled:
             return Claimed()
         if (paused_until := self._limits.paused_until) is not None:
             return Claimed(next_due=paused_until)
-        now, limits = self._clock.now(), self._limits.current()
-        claimed = await self._store.deliveries.claim(
-            now, limit, [each.delivery for each in held], limits
+        claimed = await self._ctx.store.deliveries.claim(
+            self._ctx.clock.now(), limit, [each.delivery for each in held], self._limits.current()
         )
         for each in claimed:
-            if (limited := covering(each.delivery)) in limits:
-                self._limits.count(limited)
-        named = with_names(claimed, self._store, self._presenters)
+            limited = covering(each.delivery)
+            posts = limited.state == DeliveryState.PENDING
+            interval = self._ctx.timings.post_interval if posts else self._ctx.timings.call_interval
+            self._limits.begin(limited, interval)
+        named = with_names(claimed, self._ctx.store, self._ctx.presenters)
         return Claimed(named, claimed.next_due, full=claimed.full)
 
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed delivery one step further."""
-        if outgoing.job.kind not in self._presenters:
+        if outgoing.job.kind not in self._ctx.presenters:
             await self._leave_unregistered(outgoing)
             return
-        if (until := self._day_ends(outgoing)) is not None and until > self._clock.now():
-            wait = min(until, self._clock.now() + self._timings.max_wait)
+        if (until := self._day_ends(outgoing)) is not None and until > self._ctx.clock.now():
+            wait = min(until, self._ctx.clock.now() + self._ctx.timings.max_wait)
             await self._release(outgoing.delivery, wait)
             return
         is_pending = outgoing.delivery.state is DeliveryState.PENDING
@@ -205,7 +171,7 @@ class Messenger(Outbox):
     def _day_ends(self, outgoing: Outgoing) -> datetime | None:
         """Return when the day ends that a notice is about; None of all else."""
         job = outgoing.job
-        uses = job.kind not in self._store.limits.settings.trainings
+        uses = job.kind not in self._ctx.store.limits.settings.trainings
         if outgoing.delivery.role is not Role.NOTICE or not uses or job.ended_at is None:
             return None
         return notice_day(job.ended_at) + timedelta(days=1)
@@ -217,7 +183,7 @@ class Messenger(Outbox):
         if covering(delivery) != covering(outgoing.delivery) and (
             covering(delivery) in self._limits.current()
         ):
-            await self._release(delivery, self._clock.now())  # it is claimed under the limit
+            await self._release(delivery, self._ctx.clock.now())  # it is claimed under the limit
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         person = addressee(delivery, outgoing.job)
@@ -225,7 +191,7 @@ class Messenger(Outbox):
             try:
                 channel = await self._open_conversation(delivery)
             except Refused:
-                await self._store.jobs.give_up_asking(delivery, self._clock.now())
+                await self._ctx.store.jobs.give_up_asking(delivery, self._ctx.clock.now())
                 return
             except OutsideError as error:
                 await self._back_off(delivery, error)
@@ -235,16 +201,16 @@ class Messenger(Outbox):
             await self._search_first(delivery)
             return
         message = await self._message(outgoing, delivery)
-        marked_at = self._clock.now()
+        marked_at = self._ctx.clock.now()
         metadata = None if delivery.id in self._without_metadata else metadata_for(delivery)
-        if not await self._store.deliveries.mark_sending(delivery, marked_at):
+        if not await self._ctx.store.deliveries.mark_sending(delivery, marked_at):
             return
-        if not self._timings.may_call(marked_at, self._clock.now()):
-            await self._release(delivery, self._clock.now())
+        if not self._ctx.timings.may_call(marked_at, self._ctx.clock.now()):
+            await self._release(delivery, self._ctx.clock.now())
             return
         try:
-            async with translated(self._timings.call_timeout, self._outages):
-                answer = await self._client.chat_postMessage(
+            async with translated(self._ctx.timings.call_timeout, self._ctx.outages):
+                answer = await self._ctx.client.chat_postMessage(
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
                     reply_broadcast=is_broadcast(delivery, outgoing.job) or None,
@@ -281,7 +247,7 @@ class Messenger(Outbox):
         """
         try:
             opened = await self._call(
-                _Opened, _OPEN, lambda: self._client.conversations_open(users=delivery.channel)
+                _Opened, _OPEN, lambda: self._ctx.client.conversations_open(users=delivery.channel)
             )
         except Refused as error:
             _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
@@ -292,9 +258,9 @@ class Messenger(Outbox):
 
     async def _search_first(self, delivery: Delivery) -> None:
         """Have a message searched for before it is posted for the first time."""
-        if await self._store.deliveries.mark_sending(delivery, self._clock.now()):
+        if await self._ctx.store.deliveries.mark_sending(delivery, self._ctx.clock.now()):
             searched = replace(delivery, state=DeliveryState.UNCERTAIN)
-            await self._release(searched, self._clock.now())
+            await self._release(searched, self._ctx.clock.now())
 
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
@@ -305,7 +271,7 @@ class Messenger(Outbox):
                 channel = await self._open_conversation(delivery)
                 delivery = replace(delivery, channel=channel)
             ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
-            if ts is not None and await self._store.deliveries.is_other(delivery, ts):
+            if ts is not None and await self._ctx.store.deliveries.is_other(delivery, ts):
                 ts = None  # the newest reply of a thread that cannot be read
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
@@ -318,7 +284,7 @@ class Messenger(Outbox):
             return
         if ts is None:
             pending = replace(delivery, state=DeliveryState.PENDING)
-            await self._release(pending, self._clock.now())
+            await self._release(pending, self._ctx.clock.now())
             return
         self._measure(outgoing)
         # Which version it shows is not known: a card is edited to be sure, and an approval, which
@@ -336,11 +302,11 @@ class Messenger(Outbox):
         following = () if is_found else self._uploads.following(outgoing, posted)
         retried = outgoing.job.retry_of if delivery.role is Role.CARD else None
         if delivery.role is Role.REPLY and outgoing.job.state is State.SUCCEEDED:
-            until, asked_at = deadline(self._timings.name_timeout), outgoing.job.created_at
-            is_public = await self._access.is_public(delivery.channel, until, asked_at)
+            until, asked_at = deadline(self._ctx.timings.name_timeout), outgoing.job.created_at
+            is_public = await self._ctx.access.is_public(delivery.channel, until, asked_at)
             posted = replace(posted, public=is_public)
-        now = self._clock.now()
-        await self._store.deliveries.release(
+        now = self._ctx.clock.now()
+        await self._ctx.store.deliveries.release(
             posted, now, None, following=following, retried=retried
         )
 
@@ -361,10 +327,10 @@ class Messenger(Outbox):
                 outgoing = replace(outgoing, job=replace(job, reason=""))
         message = await self._message(outgoing, delivery)
         if is_read_outside and delivery.role is Role.CARD:
-            message = ended_outside(self._presenters[job.kind])
+            message = ended_outside(self._ctx.presenters[job.kind])
         try:
-            async with translated(self._timings.call_timeout, self._outages):
-                await self._client.chat_update(
+            async with translated(self._ctx.timings.call_timeout, self._ctx.outages):
+                await self._ctx.client.chat_update(
                     channel=delivery.channel,
                     ts=delivery.ts or "",
                     text=message.text,
@@ -377,7 +343,7 @@ class Messenger(Outbox):
             # It may be sent again, but not at once: Slack may apply this one late, after the next.
             _LOG.info("an edit got no usable answer", extra=log_fields(delivery, error))
             failed = replace(delivery, failures=delivery.failures + 1)
-            await self._release(failed, self._clock.now() + self._timings.post_hold)
+            await self._release(failed, self._ctx.clock.now() + self._ctx.timings.post_hold)
         except OutsideError as error:
             await self._call_again(delivery, error)
         else:
@@ -390,18 +356,18 @@ class Messenger(Outbox):
             await self._release(delivery, self._limits.pause(error))
         elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
             _LOG.error("Slack refuses the form of an edit", extra=log_fields(delivery, error))
-            await self._release(rewritten(delivery), self._clock.now())
+            await self._release(rewritten(delivery), self._ctx.clock.now())
         elif action in _UNEXPECTED and delivery.refusals + 1 < _MAX_REFUSALS:
             refused = replace(delivery, refusals=delivery.refusals + 1)
             _LOG.error(
                 "Slack refuses an edit for an unknown reason", extra=log_fields(refused, error)
             )
-            retry_at = self._clock.now() + self._timings.back_off(refused.refusals)
+            retry_at = self._ctx.clock.now() + self._ctx.timings.back_off(refused.refusals)
             await self._release(refused, retry_at)
         elif delivery.role is Role.APPROVAL and delivery.settled_as is None:
             # It may say something else still: the message that asks has to be seen.
             anew = replace(delivery, state=DeliveryState.PENDING, ts=None, refusals=0)
-            await self._release(anew, self._clock.now())
+            await self._release(anew, self._ctx.clock.now())
         else:
             given_up = replace(delivery, shown_version=delivery.version, refusals=0)
             if action in _UNEXPECTED:
@@ -415,7 +381,7 @@ class Messenger(Outbox):
     async def _post_refused(
         self, delivery: Delivery, job: Job, error: Refused, *, metadata: Json | None
     ) -> None:
-        action, now = ERROR_ACTIONS.get(error.code), self._clock.now()
+        action, now = ERROR_ACTIONS.get(error.code), self._ctx.clock.now()
         pending = replace(delivery, state=DeliveryState.PENDING, failures=0)
         if action is ErrorAction.PAUSE:
             await self._release(pending, self._limits.pause(error))
@@ -427,7 +393,7 @@ class Messenger(Outbox):
             await self._release(pending, now)
             return
         pending = replace(pending, refusals=delivery.refusals + 1)
-        retry_at = now + self._timings.back_off(pending.refusals)
+        retry_at = now + self._ctx.timings.back_off(pending.refusals)
         if action in _UNEXPECTED and pending.refusals < _MAX_REFUSALS:
             _LOG.error(
                 "Slack refuses a message for an unknown reason", extra=log_fields(pending, error)
@@ -444,16 +410,16 @@ class Messenger(Outbox):
         else:
             _LOG.error("a message could be posted nowhere", extra=log_fields(pending, error))
             if delivery.role is Role.APPROVAL:
-                await self._store.jobs.give_up_asking(delivery, now)
+                await self._ctx.store.jobs.give_up_asking(delivery, now)
                 return
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
 
     async def _post_directly(self, delivery: Delivery, job: Job, why: Exception | str) -> None:
         """Have a message posted to the person it is for, not in its channel."""
-        now = self._clock.now()
+        now = self._ctx.clock.now()
         if delivery.role is Role.APPROVAL:
             _LOG.warning("approvers are asked directly", extra=log_fields(delivery, why))
-            await self._store.jobs.ask_approvers_directly(delivery, now)
+            await self._ctx.store.jobs.ask_approvers_directly(delivery, now)
             return
         _LOG.info("a channel does not get a message", extra=log_fields(delivery, why))
         await self._release(redirect(replace(delivery, failures=0, refusals=0), job), now)
@@ -475,14 +441,14 @@ class Messenger(Outbox):
         None: Slack does not say; the delivery was released, to be tried again soon. What it said
         when the request was made counts for a while; an approval goes elsewhere.
         """
-        latest = deadline(self._timings.call_timeout)
+        latest = deadline(self._ctx.timings.call_timeout)
         asked_at = None if delivery.role is Role.APPROVAL else job.created_at
-        is_read_outside = await self._access.is_read_outside(delivery.channel, asked_at, latest)
+        is_read_outside = await self._ctx.access.is_read_outside(delivery.channel, asked_at, latest)
         if is_read_outside is not None:
             return is_read_outside
-        if (until := self._access.directory.limits.until(CONVERSATIONS)) is not None:
+        if (until := self._ctx.access.directory.limits.until(CONVERSATIONS)) is not None:
             await self._release(delivery, until)
-        elif delivery.failures < _MAX_OPENINGS or self._outages.current is not None:
+        elif delivery.failures < _MAX_OPENINGS or self._ctx.outages.current is not None:
             await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
         else:
             return True
@@ -490,9 +456,8 @@ class Messenger(Outbox):
 
     async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
         """Leave a delivery due under a rate limit if Slack asks to wait; else retry it later."""
-        if isinstance(error, Unavailable) and error.retry_after is not None:
-            self._limits.limit(covering(delivery), error.retry_after)
-            await self._release(delivery, self._clock.now())
+        if self._limits.note(covering(delivery), error):
+            await self._release(delivery, self._ctx.clock.now())
         else:
             await self._back_off(delivery, error)
 
@@ -505,11 +470,11 @@ class Messenger(Outbox):
                 "messages about an unregistered kind wait until it is registered again",
                 extra={"kind": kind, "job": outgoing.job.id},
             )
-        await self._release(outgoing.delivery, self._clock.now() + self._timings.max_wait)
+        await self._release(outgoing.delivery, self._ctx.clock.now() + self._ctx.timings.max_wait)
 
     def _measure(self, outgoing: Outgoing) -> None:
         """Measure how long a message took that is in Slack now, if it is a closing reply."""
-        job, now = outgoing.job, self._clock.now()
+        job, now = outgoing.job, self._ctx.clock.now()
         if outgoing.delivery.role is Role.REPLY:
             delay = now - (job.ended_at or now)
             self._metrics.replied(job.kind, job.state.value, now - job.created_at, delay)
@@ -520,31 +485,31 @@ class Messenger(Outbox):
         if card is not None:
             # Others cannot open a direct message.
             is_open = card.ts is not None and not card.direct
-            retry = await permalink(self._client, card, self._timings) if is_open else ""
-        approvers = self._store.jobs.approvals.people(job.user)
-        people = people_named(delivery, job, approvers, self._admins)
-        limits, until = self._store.limits, deadline(self._timings.name_timeout)
-        used = limits.used("", self._clock.now())["max_per_month"]
+            retry = await permalink(self._ctx.client, card, self._ctx.timings) if is_open else ""
+        approvers = self._ctx.store.jobs.approvals.people(job.user)
+        people = people_named(delivery, job, approvers, self._ctx.admins)
+        limits, until = self._ctx.store.limits, deadline(self._ctx.timings.name_timeout)
+        used = limits.used("", self._ctx.clock.now())["max_per_month"]
         made: list[Job] = []
         if self._day_ends(outgoing) is not None:
-            made = await self._store.jobs.list_of_day(job)
+            made = await self._ctx.store.jobs.list_of_day(job)
         message = compose(
             delivery,
             job,
-            self._presenters,
-            self._admins,
+            self._ctx.presenters,
+            self._ctx.admins,
             admins_first=self._admins_first,
             approvers=approvers,
             replica=outgoing.replica,
             retry=retry,
             listed=outgoing.listed,
-            names=await self._access.directory.names(people, until),
+            names=await self._ctx.access.directory.names(people, until),
             month=month_so_far(used, limits.current.max_per_month),
-            price=self._price,
+            price=self._ctx.price,
             made=made,
-            public=await self._access.public(made, until),
+            public=await self._ctx.access.public(made, until),
         )
         # An approval is for somebody else, and so is a notice.
         if delivery.direct and delivery.role not in {Role.APPROVAL, Role.NOTICE}:
-            message = redirected(message, job, self._access.bot_name)
+            message = redirected(message, job, self._ctx.access.bot_name)
         return as_sent(message, delivery)
