@@ -56,7 +56,7 @@ _PAGE: Final = """\
 {picture}
 <h2>Script</h2>
 <blockquote dir="auto">{spoken}</blockquote>
-<p class="facts">A sandbox video · replica {replica}{download}</p>
+<p class="facts">A sandbox video · Replica: {replica}{download}</p>
 </main>
 </body>
 </html>
@@ -101,7 +101,8 @@ def add_routes(
         video = find(request.match_info["id"])
         if not isinstance(video, Video):
             raise web.HTTPNotFound
-        return _page(video, clock.now())
+        replica = find(video.replica_id)
+        return _page(video, replica.title if replica else video.replica_id, clock.now())
 
     async def serve_file(request: web.Request) -> web.StreamResponse:
         job_id, ending = request.match_info["id"], request.match_info["ending"]
@@ -118,7 +119,7 @@ def add_routes(
     app.router.add_get("/clip/{name}", serve_asset)
 
 
-def _page(video: Video, now: datetime) -> web.Response:
+def _page(video: Video, replica: str, now: datetime) -> web.Response:
     """Return the page on which a video is watched."""
     ended = video.ended(now)
     reasons: dict[Ending | None, str] = {
@@ -137,7 +138,7 @@ def _page(video: Video, now: datetime) -> web.Response:
         script="" if ended else '<script type="module" src="/clip/watch.js"></script>\n',
         picture=picture,
         spoken=html.escape(video.script),
-        replica=html.escape(video.replica_id),
+        replica=html.escape(replica),
         download=f' · <a download href="/files/{html.escape(video.video_id)}.mp4">Download</a>'
         if ended == "success"
         else "",

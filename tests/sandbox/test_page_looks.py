@@ -81,6 +81,7 @@ async def test_everything_can_be_reached_on_a_phone_and_nothing_overflows(
     page_world.ben.say("W" * 400 + " https://example.com/" + "w" * 300)
     ana = await page_world.window("ana", PHONE, is_mobile=True, has_touch=True)
     await expect(ana.card("WWWW")).to_be_visible()
+    await expect(ana.card("WWWW")).to_have_css("content-visibility", "visible")
     await _fits(ana)
 
     menu = ana.tab.get_by_role("button", name="Channels and people")
@@ -94,7 +95,14 @@ async def test_everything_can_be_reached_on_a_phone_and_nothing_overflows(
     await menu.tap()
     await ana.tab.get_by_role("navigation").get_by_role("button", name=re.compile("^studio")).tap()
 
-    bar = ana.card("Kim's first day").get_by_role("button", name="1 reply")
+    card = ana.card("Kim's first day")
+    behind = await card.get_by_role("button", name="Requests").bounding_box()
+    reply = await card.get_by_role("button", name="Reply in thread").bounding_box()
+    assert behind
+    assert reply
+    is_beside = behind["x"] + behind["width"] <= reply["x"]
+    assert is_beside or behind["y"] >= reply["y"] + reply["height"]
+    bar = card.get_by_role("button", name="1 reply")
     await bar.tap()
     await expect(ana.replies()).to_have_count(2)
     await expect(ana.replies().nth(1)).to_be_in_viewport()

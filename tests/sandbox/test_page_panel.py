@@ -24,6 +24,8 @@ def _job(jobs: Locator) -> Locator:
 
 async def test_a_video_is_made_ready_at_once(page_world: PageWorld) -> None:
     ana = await page_world.window()
+    none = ana.tab.get_by_text("No jobs yet.")
+    await expect(none).to_have_attribute("hidden", "")  # it is not known yet
     jobs = await ana.looks_behind("Jobs")
     card = await ana.asks(SCRIPT)
     await expect(_job(jobs)).to_contain_text("queued")

@@ -28,9 +28,12 @@ async def test_an_ephemeral_message_is_shown_to_its_recipient_only(page_world: P
     await expect(ben.card("Hello, everybody!")).to_be_visible()
     await expect(ben.card("open the form")).to_have_count(0)
 
+    said = ana.tab.get_by_role("log")
+    await expect(said).to_contain_text("open the form")
     await ana.becomes("cleo")
     await expect(ana.card("Hello, everybody!")).to_be_visible()
     await expect(help_).to_have_count(0)
+    assert "open the form" not in (await said.text_content() or "")
     await ana.becomes("ana")
     await expect(help_).to_be_visible()
 

@@ -647,6 +647,7 @@ async def test_the_watch_page_plays_a_video_with_the_script_as_captions(browser:
     text = page.decode()
     assert headers["Content-Type"] == "text/html; charset=utf-8"
     assert "neither Slack nor a video service" in text
+    assert "Replica: Anna" in text
     assert f'<source src="/files/{video}.webm" type="video/webm">' in text
     assert f'src="/files/{video}.vtt" default' in text
     assert "<script" not in text

@@ -27,7 +27,7 @@ async def test_a_scenario_can_be_played_again_although_its_video_exists(
         scenarios = await ana.looks_behind("Scenarios")
         await scenarios.get_by_role("button", name=f"Play “{title}”").click()
         note = ana.tab.get_by_role("region", name=title)
-        await expect(note).to_contain_text("All switches are back")
+        await expect(note).to_contain_text("Everything works again")
         await expect(ana.card("Our founders")).to_have_count(1)
         assert "offers" not in await note.inner_text()
 

@@ -2,6 +2,7 @@
 
 import { fill, make, the } from "./dom.js";
 import { icon } from "./icons.js";
+import { on } from "./state.js";
 
 const SHOWN_MILLISECONDS = 8000;
 
@@ -11,6 +12,9 @@ export function announce(words) {
   the("#announcer").append(said);
   setTimeout(() => said.remove(), SHOWN_MILLISECONDS);
 }
+
+// What was said to one person is not for the next.
+on("snapshot", () => fill(the("#announcer")));
 
 /** Show and read out what went wrong. */
 export function warn(words) {

@@ -110,7 +110,7 @@ function jobCard(first, turn, reasonsFor) {
 
 /** The list of jobs, newest first. @param {(what: string, body: Object) => Promise<boolean>} turn */
 export function jobList(turn) {
-  const none = make("p.quiet", {}, "No jobs yet.");
+  const none = make("p.quiet", { hidden: true }, "No jobs yet.");
   const list = make("ul.jobs");
   const cards = new Map();
   let ahead = 0;

@@ -48,11 +48,14 @@ function goByAddress() {
 }
 
 window.addEventListener("hashchange", goByAddress);
-on("snapshot", () => page.classList.remove("is-loading"));
 on("snapshot", () => {
+  const isFirst = page.classList.contains("is-loading");
+  page.classList.remove("is-loading");
   if (!state.channels.has(state.channel)) goByAddress();
   else if (state.thread && !state.messages.get(state.channel)?.has(state.thread))
     goTo(state.channel);
+  // What was typed straight away would be lost.
+  if (isFirst && document.activeElement === page) the("#composer textarea").focus();
 });
 on("place", () => {
   const hash = `#${state.channel}${state.thread ? `/${state.thread}` : ""}`;

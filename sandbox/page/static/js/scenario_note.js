@@ -72,7 +72,7 @@ function finish(scenario, { card, channel, place }, steps) {
     make("button.icon-button", exit, icon("close")),
   );
   open(scenario, steps, tools);
-  note.append(make("p.scenario-end", {}, "All switches are back to where they were."));
+  note.append(make("p.scenario-end", {}, "Everything works again."));
   if (hadFocus) again.focus();
 }
 

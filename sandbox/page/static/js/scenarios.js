@@ -74,10 +74,8 @@ export const SCENARIOS = [
         const counts = [stage.count(team, "Ready"), stage.count(team, ASKED)];
         return counts[0] + counts[1] === 1 + theirs.length && counts;
       });
-      stage.say(
-        `${made} were made by themselves; ${asked} ${asked === 1 ? "needs" : "need"} an answer: ` +
-          "nobody knows whether they were created.",
-      );
+      const unknown = asked ? ` For ${asked}, nobody knows: the bot asks.` : "";
+      stage.say(`${made} were made without help.${unknown}`);
     },
   },
   {
@@ -138,6 +136,7 @@ export const SCENARIOS = [
       await stage.until(() => stage.count(script, ASKED));
       // Several questions to one person are one message, in the thread of the first.
       const isHere = await stage.glimpse(stage.hasReply);
+      if (!isHere) stage.findQuestion();
       stage.say(
         isHere
           ? "It asks you in the thread what to do."
@@ -184,7 +183,7 @@ export const SCENARIOS = [
       }
       stage.say("The form says so before anything is spent, and how to fix it.");
       await stage.pause(5);
-      await stage.membership(place.id, true);
+      await stage.invite(place.id);
       stage.say("Somebody invites the bot, and you press the button again.");
       await stage.pause(2);
       await stage.send();

@@ -4,7 +4,7 @@ import { announce } from "./announce.js";
 import { askAs, followPanel, readPanel, turn } from "./api.js";
 import { the } from "./dom.js";
 import { appears, chooseIn, pause, typeLine, wait } from "./hands.js";
-import { goTo, messagesIn, on, repliesTo, state } from "./state.js";
+import { goTo, messageAt, messagesIn, on, repliesTo, state } from "./state.js";
 
 const FORM_MILLISECONDS = 6000;
 const CHANGE_MILLISECONDS = 120_000;
@@ -109,6 +109,11 @@ export function newStage(onSay) {
     membership(channel, has_app) {
       const before = panel.slack.channels.find((each) => each.id === channel).has_app;
       return set(`channels/${channel}`, { has_app }, { has_app: before });
+    },
+    /** Invite the app into a channel: it stays there. */
+    async invite(channel) {
+      await stage.membership(channel, true);
+      changed.delete(`channels/${channel} has_app`);
     },
 
     /** Go where the app can be asked: this channel, if it is one. */
@@ -226,6 +231,13 @@ export function newStage(onSay) {
     /** Wait until the bot has written into the thread of the card. */
     reply: () => change(stage.hasReply),
     hasReply: () => repliesTo(stage.channel, stage.card.ts).find(isNew),
+    /** Let the card be that of the thread where the bot asks about this request with earlier ones. */
+    findQuestion() {
+      const isFresh = (each) => isNew(each) || each.edited?.ts > newest;
+      const all = [...state.messages.get(stage.channel).values()];
+      const asked = all.findLast((each) => each.thread_ts && isFresh(each) && isAbout(each));
+      stage.card = (asked && messageAt(stage.channel, asked.thread_ts)) ?? stage.card;
+    },
     /** Wait until the bot has written about it to this person alone. */
     async directMessage() {
       const own = [...state.channels.values()].find(
