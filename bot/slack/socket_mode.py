@@ -57,6 +57,7 @@ class SocketMode:
         app_token: str,
         *,
         proxy_for: Callable[[str], str | None],
+        on_connection: Callable[[], None],
         priority: RequestPriority,
         metrics: Metrics,
         clock: Clock,
@@ -66,6 +67,7 @@ class SocketMode:
         self._client = client
         self._app_token = app_token
         self._proxy_for = proxy_for
+        self._on_connection = on_connection
         self._priority = priority
         self._metrics = metrics
         self._clock = clock
@@ -91,6 +93,7 @@ class SocketMode:
             opened_at = loop.time()
             old, self._current = self._current, connection
             _LOG.info("Socket Mode is connected")
+            self._on_connection()
             if old is not None:
                 self._receivers.spawn(self._retire(old))
             await connection.replace.wait()
