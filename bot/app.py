@@ -179,6 +179,7 @@ async def running(
             store,
             background,
             command_prefix=settings.command_prefix,
+            is_reachable=lambda: socket_mode is None or socket_mode.is_connected,
             clock=clock,
             timings=timings,
         )
@@ -242,6 +243,7 @@ async def running(
                 handler_context,
                 settings.slack_app_token.get_secret_value(),
                 proxy_for=settings.proxy_for,
+                on_connection=installation.announce,
                 priority=priority,
                 metrics=metrics,
             )

@@ -92,10 +92,8 @@ def each_of(
     return read
 
 
-bot_token: Final = word(r"xoxb-[!-~]+", "does not look like a bot token, which starts with xoxb-")
-app_token: Final = word(
-    r"xapp-[!-~]+", "does not look like an app-level token, which starts with xapp-"
-)
+bot_token: Final = word("xoxb-.+", "does not look like a bot token, which starts with xoxb-")
+app_token: Final = word("xapp-.+", "does not look like an app-level token, which starts with xapp-")
 # Slack documents no shape; the ones that it makes are all like this.
 _signing_secret: Final = word(
     "[0-9a-f]{32}",
@@ -234,13 +232,13 @@ def slack_api_url(text: str) -> str:
     return _base_url(text, "https://slack.com/api/") + "/"
 
 
-def _address(example: str, endings: tuple[str, ...], remedy: str) -> Callable[[str], str]:
-    """Return a reader of addresses that do not end in what is added."""
+def _address(example: str, added: str, refusal: str) -> Callable[[str], str]:
+    """Return a reader of addresses without what is added to them, which is a pattern."""
 
     def read(text: str) -> str:
         url = _base_url(text, example)
-        if url.endswith(endings):
-            raise ValueError(f"ends in {remedy}")
+        if re.search(added, url):
+            raise ValueError(refusal)
         return url
 
     return read
@@ -248,14 +246,14 @@ def _address(example: str, endings: tuple[str, ...], remedy: str) -> Callable[[s
 
 video_api_url: Final = _address(
     "https://videos.example.com",
-    ("/v2",),
-    "/v2, which the bot adds itself: leave it out.",
+    "[^/]/v2(/|$)",
+    "has /v2 in it, which the bot adds itself: leave it out, with all that follows.",
 )
 """Reads the address of the video service, to which ``/v2`` is added."""
 public_url: Final = _address(
     "https://bot.example.com",
-    ("/slack/events", "/callbacks"),
-    "one of the bot's own paths: give only what comes before /slack/events.",
+    "/(slack/events|callbacks)$",
+    "ends in one of the bot's own paths: give only what comes before /slack/events.",
 )
 """Reads the address of the bot, to which the paths of its own are added."""
 

@@ -5,6 +5,7 @@ import hmac
 import io
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -62,7 +63,7 @@ class SettingsError(OperatorError):
         if self.has_missing and not ENV_FILE.exists():
             message += (
                 f"\nSettings come from the environment and from {ENV_FILE}, and there is no "
-                f"{ENV_FILE} in {Path.cwd()}. To make one: python -m bot init"
+                f"{ENV_FILE} in {Path.cwd()}. To make one: {sys.executable} -m bot init"
             )
         super().__init__(message)
 
@@ -220,10 +221,16 @@ class _Settings(BaseModel):
                 said = f"must be yes or no, not {values.shown(str(each['input']))}."
             if owner := cls._owner_of_secret(name, given):
                 said = f"has the value of {owner} in it"
+            if name == "SLACK_SIGNING_SECRET" and said.startswith(_MISSING):
+                name = "SLACK_APP_TOKEN"  # of the two, the one that needs no address
             about = cls.table()[name]
             remedy = f": {about.where}." if about.hint and said[-1] != "." else ""
             sentences[name] = f"{name} {said}{remedy}"
-        raise SettingsError("\n  ".join([_REFUSAL, *sentences.values()]), sentences)
+        renamed = [
+            f"{given} is no setting of the bot. Rename it to {meant}, if that is meant."
+            for given, meant in misspelt(environ, {})
+        ]
+        raise SettingsError("\n  ".join([_REFUSAL, *sentences.values(), *renamed]), sentences)
 
     @classmethod
     def _owner_of_secret(cls, name: str, given: Mapping[str, str]) -> str | None:
@@ -269,6 +276,8 @@ class _Settings(BaseModel):
             if text.startswith(beginning) and name != owner:
                 what = f"the {about.title}" if about.title else "what belongs here."
                 raise ValueError(f"is {kind}, not {what}")
+        if about.title:  # a secret
+            values.single_word(text)
         return text
 
 
@@ -411,12 +420,11 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
             "where the video service is",
             "the bot doesn't start",
             "https://YOUR-VIDEO-SERVICE",
-            hint="give its address, without `/v2`",
+            hint="give the address of the service's API, without `/v2`",
         ),
     ]
     video_api_key: Annotated[
         SecretStr,
-        BeforeValidator(values.single_word),
         About(
             "your key for the video service",
             "the bot doesn't start",
@@ -430,8 +438,8 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         BeforeValidator(values.users),
         About(
             "people who may press the buttons of every request, and who see usage and change "
-            "limits in Home. Without `PUBLIC_URL` they are asked first when nobody knows whether "
-            "something was created",
+            "limits in Home. Without `PUBLIC_URL` they are asked first when it is not known "
+            "whether something was created",
             "the workspace's owners and admins may, where the scope `users:read` is granted; no "
             "message names them",
             "U012AB3CD,U045EF6GH",
@@ -537,7 +545,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         BeforeValidator(values.users),
         About(
             "the people who approve requests before anything is created. Admins may too, and "
-            "nobody may approve their own",
+            "no one may approve their own",
             "nothing needs approval",
             "U012AB3CD,U045EF6GH",
         ),
@@ -669,10 +677,9 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     def _is_given_for_http(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         # A wrong app token is not in the data: then it alone is refused.
         if secret is None and info.data.get("slack_app_token", ...) is None:
-            where = cls.table()["SLACK_SIGNING_SECRET"].where
+            where = cls.table()["SLACK_APP_TOKEN"].where
             raise ValueError(
-                f"{_MISSING}: {where}. With Socket Mode it is not needed: set SLACK_APP_TOKEN "
-                "instead."
+                f"{_MISSING}: {where} (or set SLACK_SIGNING_SECRET, with an https address)."
             )
         return secret
 

@@ -5,7 +5,10 @@ The checks run at the same time and are reported in a fixed order. Nothing is ch
 
 import asyncio
 import contextlib
+import errno
 import json
+import socket
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -172,7 +175,8 @@ def _mistakes(refusal: SettingsError) -> Iterator[Finding]:
         yield warning(
             str(ENV_FILE),
             f"is not in {Path.cwd()}, and settings are missing",
-            f"Run doctor in the folder that has {ENV_FILE}, or make one: python -m bot init",
+            f"Run doctor in the folder that has {ENV_FILE}, or make one: {sys.executable} -m bot "
+            "init",
         )
 
 
@@ -304,7 +308,7 @@ def _judge_service(response: httpx.Response, body: bytes, mask: Mask, clock: Clo
             status == HTTPStatus.UNAUTHORIZED,
             error,
             f"rejects VIDEO_API_KEY ({said})",
-            "Copy the key again from your account there, into VIDEO_API_KEY.",
+            "Copy the key again from your account there.",
         ),
         (
             status == HTTPStatus.FORBIDDEN,
@@ -375,6 +379,12 @@ async def _check_readiness(settings: Settings, timings: Timings) -> AsyncIterato
         ):
             report = json.loads(await ready.read())
     except (aiohttp.ClientError, OSError, ValueError):
+        try:
+            socket.create_server((settings.host, settings.port)).close()
+        except OSError as failure:
+            if failure.errno == errno.EADDRINUSE:
+                message = f"port {settings.port} is taken, by what does not answer as this bot"
+                yield error("port", message, "End that program, or set PORT to another port.")
         return
     match report:
         case {"ready": bool(is_ready), "checks": dict(checks)}:

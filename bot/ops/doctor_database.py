@@ -68,13 +68,14 @@ def _check_file(path: Path, clock: Clock) -> Iterator[Finding]:
         yield error(
             _NAME,
             f"{path} cannot be created: the folder {folder} is missing",
-            "Create the folder, or set DATABASE_URL to a file in another one.",
+            "Create it, or set DATABASE_URL to a file in another one.",
         )
     elif not os.access(folder, os.W_OK) or (path.is_file() and not os.access(path, os.W_OK)):
         yield error(
             _NAME,
             f"{path} or its folder cannot be written",
-            f"Make the bot's user the owner of both: chown USER {folder} {path}",
+            "Make the bot's user the owner: "
+            f"chown USER {folder}{f' {path}' if path.exists() else ''}",
         )
     elif is_new:
         yield ok(_NAME, f"{path} does not exist yet: the bot creates it when it starts")
@@ -128,7 +129,7 @@ def _check_rows(found: Inspection) -> Iterator[Finding]:
     elif found.set_aside:
         yield error(
             "database rows",
-            f"{counted(found.set_aside, 'row')} could not be read, and nobody works on "
+            f"{counted(found.set_aside, 'row')} could not be read, and the bot leaves alone "
             f"{'it' if found.set_aside == 1 else 'them'}",
             "Start the bot again: it tries them once more. If they stay, restore a backup.",
         )
@@ -148,7 +149,7 @@ def _check_space(folder: Path, size: int) -> Iterator[Finding]:
         yield error(
             "disk space",
             f"{_bytes(free)} free: the disk is full",
-            f"Make room on the disk of {folder}: nobody can ask for anything until then.",
+            f"Make room on the disk of {folder}: until then, the bot takes no requests.",
         )
     elif free < max(_LITTLE_SPACE_BYTES, 2 * size):
         yield warning(

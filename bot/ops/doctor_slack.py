@@ -46,7 +46,7 @@ _WORDS: Final = {
 }
 """What a setting with people, user groups or channels is called."""
 _GONE: Final = {
-    "U": "is nobody in this workspace",
+    "U": "is not in this workspace",
     "C": "does not exist, or is private and without the bot",
 }
 """What Slack says of what it does not find, by how an id begins."""
@@ -54,14 +54,18 @@ _REFUSALS: Final = {
     "auth.test": (
         "Slack",
         "rejects SLACK_BOT_TOKEN",
-        "Install the app again and copy the Bot User OAuth Token (OAuth & Permissions).",
+        (
+            "Copy it again, whole (OAuth & Permissions, Bot User OAuth Token). If it is still "
+            "rejected, install the app again."
+        ),
     ),
     "apps.connections.open": (
         "Socket Mode",
-        "Slack rejects SLACK_APP_TOKEN",
+        "SLACK_APP_TOKEN is rejected",
         (
-            "Generate an app-level token with the scope connections:write (Basic Information, "
-            "App-Level Tokens), and see that Socket Mode is on in the Slack app."
+            "Copy it again, whole. If it is still rejected, generate one with the scope "
+            "connections:write (Basic Information, App-Level Tokens), and see that Socket Mode is "
+            "on in the Slack app."
         ),
     ),
     "apps.manifest.create": (
@@ -288,7 +292,7 @@ class _Names:
         found: list[Json] = (await self._client.usergroups_list()).get("usergroups", [])
         there = {str(each.get("id")): f"@{each.get('handle')}" for each in found}
         self.names |= there
-        gone = "does not exist, or is disabled, so it lets nobody in"
+        gone = "does not exist, or is disabled, so it lets no one in"
         self.missing |= {each: gone for each in groups if each not in there}
 
     async def _channel(self, channel: str) -> None:
@@ -329,7 +333,7 @@ def _check_approval(settings: Settings, names: _Names) -> Iterator[Finding]:
     elif len((settings.approvers | settings.admin_users) - names.missing.keys()) == 1:
         yield warning(
             "approval",
-            "only one person may approve, so nobody can approve what that person asks for",
+            "only one person may approve, so no one can approve what that person asks for",
             "Add another one to APPROVERS.",
         )
     elif channel is None:

@@ -161,6 +161,7 @@ class Wizard:
         self._port = {**known, **environ}.get("PORT", "3000")
         self._may_list = "VIDEO_API_LISTS" not in {**known, **environ} and not (is_silent and known)
         self._values: dict[str, str] = {}
+        self._refused: object = None  # what was tried last
         ways = given if {"SLACK_APP_TOKEN", "PUBLIC_URL"} & given.keys() else self._known
         self.uses_socket_mode = "SLACK_APP_TOKEN" in ways or "PUBLIC_URL" not in ways
         self.replicas: list[str] | None = None
@@ -209,7 +210,10 @@ class Wizard:
 
     def _service(self) -> None:
         terminal.heading("Video service")
-        question = "The service's address, such as https://videos.example.com"
+        question = (
+            "The address of the service's API, up to /v2, from its API documentation,\n"
+            "  such as https://videos.example.com"
+        )
         known = self._known.get("VIDEO_API_URL", "")
         url = self._answer("VIDEO_API_URL") or self._typed("VIDEO_API_URL", question, known)
         key = self._secret("VIDEO_API_KEY")
@@ -219,10 +223,11 @@ class Wizard:
                 read_unknown(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
             )
             is_accepted = found.ok or status == HTTPStatus.PAYMENT_REQUIRED
-            if self._settled(found.cleaned(mask), "VIDEO_API_KEY", tries, is_accepted=is_accepted):
+            found, tried = found.cleaned(mask), (url, key)
+            if self._settled(found, "VIDEO_API_KEY", tries, tried, is_accepted=is_accepted):
                 break
             if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-                key = self._typed_secret("VIDEO_API_KEY")
+                key = self._typed_secret("VIDEO_API_KEY", key if tries >= _OFFER_AFTER else "")
             else:
                 url = self._typed("VIDEO_API_URL", question, url)
         self._values |= {"VIDEO_API_URL": url, "VIDEO_API_KEY": key}
@@ -240,47 +245,58 @@ class Wizard:
             return
         terminal.heading("The Slack app")
         text = manifest(ManifestSettings.read(self._values), socket_mode=self.uses_socket_mode)
-        address = link(text)
+        form = link(text)
         terminal.say("This link opens Slack's form for a new app, with everything filled in:")
-        click.echo(f"\n{address}\n")
-        if (app := self._created(text)) is not None:
-            self._given["SLACK_SIGNING_SECRET"] = app.signing_secret
-            address = f"{_APPS}/{quote(app.app_id, safe='')}/install-on-team"
-            click.echo(f"\n{address}\n")
+        click.echo(f"\n{form}\n")
+        terminal.say(
+            "With an app configuration token (api.slack.com/apps, below your apps: Generate "
+            "Token), Slack creates the app without the form. If you have the app, type have."
+        )
+        if page := self._page_of_app(text):
+            click.echo(f"\n{page}\n")
         else:
             terminal.say("In the form: pick your workspace, then Next > Create.")
-        webbrowser.open(address)
+        if not webbrowser.open(page or form):
+            terminal.say("No browser opened. Copy the link above into one.")
         terminal.say(
             "In the sidebar: Install App > Install to Workspace > Allow. If it says Request to "
             "Install, an admin of the workspace has to approve the app first."
         )
-        if app is None:
+        if not page:
             socket = " --json" if self.uses_socket_mode else ""
             terminal.say(
-                "No form, or an empty one? Choose From a manifest, and paste what this prints: "
-                f"{sys.executable} -m bot manifest{socket}"
+                "No form, or an empty one? Choose From a manifest, and paste what this prints in "
+                f"another terminal: {sys.executable} -m bot manifest{socket}"
             )
         terminal.say(
             "An icon for the app is in docs/pictures/icon.png: add it under Basic Information > "
             "Display Information."
         )
 
-    def _created(self, text: str) -> CreatedApp | None:
-        """Return what Slack says of the app that it has created; None to have it done by hand.
+    def _page_of_app(self, text: str) -> str:
+        """Return where to install the app that is there or was just created; "" to use the form.
 
         The token for it is kept nowhere.
         """
-        question = "Press Enter to open it, or paste an app configuration token (not shown):"
+        question = "Press Enter to open the form, paste a token, or type have (not shown):"
         while token := terminal.ask(question, hidden=True):
+            if token == "have":  # noqa: S105 - no token
+                terminal.say("Open the app here:")
+                return _APPS
             if not token.startswith(_CONFIGURATION_TOKEN):
-                terminal.bad(f"That is no app configuration token: {_CONFIGURATION_TOKEN}...")
+                terminal.bad(
+                    "That is the refresh token. Copy the one that starts with xoxe.xoxp-."
+                    if token.startswith("xoxe-")
+                    else f"That is no app configuration token: {_CONFIGURATION_TOKEN}..."
+                )
                 continue
             creating = create_app(token, json.dumps(read(text)), self._connection, _TIMINGS)
             if isinstance(app := self._wait_for(creating), CreatedApp):
+                self._given["SLACK_SIGNING_SECRET"] = app.signing_secret
                 terminal.good("Slack has created the app. Install it here:")
-                return app
+                return f"{_APPS}/{quote(app.app_id, safe='')}/install-on-team"
             terminal.bad(_said(app.cleaned(Mask([token]))))
-        return None
+        return ""
 
     def _tokens(self) -> None:
         terminal.heading("The app's tokens")
@@ -311,8 +327,8 @@ class Wizard:
 
     def _typed(self, name: str, question: str, known: str, *, hidden: bool = False) -> str:
         """Ask until the answer is valid; Enter takes what is known."""
-        asked = question if known and not hidden else f"{question}:"
         while True:
+            asked = question if known and not hidden else f"{question}:"
             typed = terminal.ask(asked, "" if hidden else known, hidden=hidden)
             text = normal(name, typed) or known
             if not text:
@@ -320,6 +336,9 @@ class Wizard:
                 terminal.bad(nothing if hidden else "This one is needed.")
             elif mistake := mistake_in(name, text):
                 terminal.bad(mistake)
+                part, found, _ = text.partition("/v2")
+                if found and not hidden and not mistake_in(name, part):
+                    known = part
             else:
                 return text
 
@@ -331,9 +350,9 @@ class Wizard:
         text = self._secret(name)
         for tries in count(1):
             found = self._wait_for(check(text, self._connection, _TIMINGS))
-            if self._settled(found.cleaned(Mask([text])), name, tries, is_accepted=found.ok):
+            if self._settled(found.cleaned(Mask([text])), name, tries, text, is_accepted=found.ok):
                 break
-            text = self._typed_secret(name)
+            text = self._typed_secret(name, text if tries >= _OFFER_AFTER else "")
         self._values[name] = text
 
     def _secret(self, name: str) -> str:
@@ -342,19 +361,28 @@ class Wizard:
             terminal.say(sentence(_ABOUT[name].where))
         return self._answer(name) or self._typed_secret(name)
 
-    def _typed_secret(self, name: str) -> str:
-        known = self._known.get(name, "")
-        keep = f"Enter keeps the one in {ENV_FILE}" if known else "not shown"
+    def _typed_secret(self, name: str, refused: str = "") -> str:
+        """Ask for a secret; Enter takes what was refused, or what is known."""
+        known = refused or self._known.get(name, "")
+        keep = f"Enter keeps the one in {ENV_FILE}" if known and not refused else "not shown"
         return self._typed(name, f"{_ABOUT[name].title} ({keep})", known, hidden=True)
 
-    def _settled(self, found: Finding, name: str, tries: int, *, is_accepted: bool) -> bool:
-        """Show what a check found; return whether to go on with what was checked."""
+    def _settled(
+        self, found: Finding, name: str, tries: int, tried: object, *, is_accepted: bool
+    ) -> bool:
+        """Show what a check found; return whether to go on with what was tried.
+
+        After some tries, that is also what was found wrong and is given once more.
+        """
         if not is_accepted and self._is_silent:
             raise OperatorError(f"{_ABOUT[name].title}: {_said(found)}")
         (terminal.good if found.state is CheckState.OK else terminal.bad)(_said(found))
-        return is_accepted or (
-            tries >= _OFFER_AFTER and terminal.confirm("Go on with it anyway?", default=False)
-        )
+        is_repeated, self._refused = tried == self._refused, tried
+        if is_accepted or (tries > _OFFER_AFTER and is_repeated):
+            return True
+        if tries >= _OFFER_AFTER:
+            terminal.say("To go on with it anyway, press Enter.")
+        return False
 
     def _wait_for(self, check: Coroutine[Any, Any, _T]) -> _T:
         async def announced() -> _T:
@@ -389,8 +417,8 @@ def run() -> int:
     wizard = Wizard(found, environ, is_silent=is_silent)
     if is_silent and (missing := wizard.missing()):
         click.echo(
-            f"Nobody can be asked here: set {', '.join(missing)} in the environment, or run this "
-            "at a terminal.",
+            f"This is not a terminal: set {', '.join(missing)} in the environment, or run this at "
+            "one.",
             err=True,
         )
         return 2
@@ -423,8 +451,8 @@ def _write(found: Mapping[str, str], values: Mapping[str, str | None], *, is_sil
         terminal.say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
         if is_silent:
             raise OperatorError(
-                "Nothing was written, because nobody can be asked here: change the file by hand, "
-                "or run this at a terminal."
+                "Nothing was written, because this is not a terminal, where you could confirm it: "
+                "change the file by hand, or run this at a terminal."
             )
         if not terminal.confirm("Change it?", default=not changed.keys() & found.keys()):
             return False

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -81,6 +82,7 @@ class InstallationSource:
         background: BackgroundTasks,
         *,
         command_prefix: str,
+        is_reachable: Callable[[], bool],
         clock: Clock,
         timings: Timings,
     ) -> None:
@@ -90,6 +92,8 @@ class InstallationSource:
         self._store = store
         self._background = background
         self._command_prefix = command_prefix
+        self._is_reachable = is_reachable
+        self._unannounced: Installation | None = None
         self._clock = clock
         self._timings = timings
         self.is_uninstalled = False
@@ -102,6 +106,15 @@ class InstallationSource:
         self._asked_at: datetime | None = None
         self.is_of_other_team = False
         """Whether the token belongs to another team than the database."""
+
+    def announce(self) -> None:
+        """Log where the bot is, once that is learned and Slack's requests can arrive."""
+        if self._unannounced is not None and self._is_reachable():
+            _LOG.info(
+                "Connected to %s as @%s. Type /%svideo in Slack.",
+                *(self._unannounced.team_name, self._unannounced.bot_name, self._command_prefix),
+            )
+            self._unannounced = None
 
     async def load(self) -> None:
         """Read what is stored.
@@ -198,14 +211,12 @@ class InstallationSource:
             self._store.wake_senders()
         if before is not None and before.team_id != found.team_id:
             _LOG.error(
-                "SLACK_BOT_TOKEN belongs to another workspace than the database: nobody is served. "
-                "Use that workspace's token, or another database"
+                "SLACK_BOT_TOKEN belongs to another workspace than the database: the bot does not "
+                "answer. Use that workspace's token, or another database"
             )
             self.is_of_other_team = True
             return
         if is_news:
-            _LOG.info(
-                "Connected to %s as @%s. Type /%svideo in Slack.",
-                *(found.team_name, found.bot_name, self._command_prefix),
-            )
+            self._unannounced = found
+            self.announce()
         self.current = found

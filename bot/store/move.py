@@ -122,7 +122,7 @@ def _prepare(to: _Target) -> None:
         if not table.has_first_rows and _count(to, table.name):
             raise DatabaseError(
                 f"TO is not empty: it has {table.name}. Create an empty database, or empty this "
-                "one if nobody needs what is in it"
+                "one if what is in it is not needed"
             )
 
 

@@ -148,6 +148,11 @@ class FileLock:
         while True:
             try:
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            except FileNotFoundError as error:
+                raise DatabaseError(
+                    f"{path} cannot be created: the folder {path.absolute().parent} is missing. "
+                    "Create it, or set DATABASE_URL to a file in another one."
+                ) from error
             except OSError as error:
                 raise DatabaseError(describe(path, error)) from error
             try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from tests.processes_of_commands import started
 from tests.world import World
@@ -89,17 +90,19 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("command", ["serve", "doctor"])
 async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_path: Path) -> None:
-    result = await bot(command, environ={"VIDEO_API_KEY": "k3y with spaces"}, folder=tmp_path)
+    environ = {"VIDEO_API_KEY": "k3y with spaces", "SLACK_BOT_TOKN": "xoxb-k3y"}
+    result = await bot(command, environ=environ, folder=tmp_path)
     printed = result.out + result.err
     assert result.code == 1
-    for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_URL", "VIDEO_API_KEY"):
+    for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "VIDEO_API_URL", "VIDEO_API_KEY"):
         assert name in printed
     assert "Traceback" not in printed
     assert "k3y" not in printed
     words = " ".join(printed.split())  # the doctor's are wrapped
     assert ".env" in words
     assert str(tmp_path) in words
-    assert "python -m bot init" in words
+    assert f"{sys.executable} -m bot init" in words
+    assert "Rename it to SLACK_BOT_TOKEN" in words
 
 
 async def test_serve_says_that_it_works_and_what_is_no_setting(
@@ -121,6 +124,20 @@ async def test_serve_says_that_it_works_and_what_is_no_setting(
     assert "s3cr3t" not in printed
 
 
+async def test_serve_says_that_it_is_connected_once_slack_opens_a_connection(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    quiet_world.socket_mode = True
+    environ = quiet_world.environment(str(free_port()))
+    refused = CannedResponse(body={"ok": False, "error": "invalid_auth"})
+    quiet_world.slack.faults.next("apps.connections.open", refused)
+    async with started("serve", environ=environ, folder=tmp_path) as process:
+        before = await process.until("Socket Mode is connected")
+        await process.until("Connected to Sandbox as @replica-videos")
+    assert "Slack refuses SLACK_APP_TOKEN" in before
+    assert "Connected to" not in before
+
+
 async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path) -> None:
     environ = world.environment(str(world.bot.port))
     environ["DATABASE_URL"] = f"sqlite:///{tmp_path / 'other.db'}"
@@ -135,7 +152,11 @@ async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path)
 async def test_serve_explains_a_database_that_cannot_be_opened(
     world: World, tmp_path: Path
 ) -> None:
-    for name, reason in (("x" * 300, "cannot be opened"), ("letter.txt", "is not a database")):
+    for name, reason in (
+        ("x" * 300, "cannot be opened"),
+        ("letter.txt", "is not a database"),
+        ("gone/bot.db", f"the folder {tmp_path / 'gone'} is missing. Create it, or set"),
+    ):
         with contextlib.suppress(OSError):
             (tmp_path / name).write_text("Dear reader, " * 1000)
         environ = world.environment(str(free_port()))

@@ -38,7 +38,7 @@ async def test_the_doctor_reports_a_token_that_slack_rejects(quiet_world: World)
     finding = (await report(quiet_world))["Slack"]
     assert not finding.ok
     assert "token_revoked" in finding.message
-    assert "copy the Bot User OAuth Token" in finding.remedy
+    assert "Bot User OAuth Token" in finding.remedy
 
 
 async def test_the_doctor_reports_missing_scopes(quiet_world: World) -> None:
@@ -111,7 +111,7 @@ async def test_people_and_channels_are_named_and_those_that_are_not_there_are_er
     )
     for name, said in (
         ("ADMIN_USERS", [f"{slack.bot.id} (Replica-videos) is an app, not a person"]),
-        ("APPROVERS", ["U0TYPO000 is nobody in this workspace", f"{cleo} (Cleo) is deactivated"]),
+        ("APPROVERS", ["U0TYPO000 is not in this workspace", f"{cleo} (Cleo) is deactivated"]),
         ("ALLOWED_CHANNELS", ["C0TYPO000 does not exist, or is private and without the bot"] * 2),
     ):
         findings = found.all(name)

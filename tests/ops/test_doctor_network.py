@@ -181,5 +181,14 @@ async def test_an_app_token_that_slack_rejects_is_named(quiet_world: World) -> N
     quiet_world.socket_mode = True
     finding = (await report(quiet_world, SLACK_APP_TOKEN="xapp-1-another"))["Socket Mode"]
     assert finding.state == "error"
-    assert finding.message == "Slack rejects SLACK_APP_TOKEN (invalid_auth)"
+    assert finding.message == "SLACK_APP_TOKEN is rejected (invalid_auth)"
     assert "connections:write" in finding.remedy
+
+
+async def test_a_port_that_another_program_has_is_named(quiet_world: World) -> None:
+    async with silent_server() as url:
+        port = url.rpartition(":")[2]
+        finding = (await report_of(quiet_world.environment(port), call_timeout=0.5))["port"]
+    assert finding.state == "error"
+    assert finding.message.startswith(f"port {port} is taken")
+    assert "set PORT to another port" in finding.remedy

@@ -34,7 +34,7 @@ from tests.ops.typist import (
 API_KEY: Final = f"API key ({HIDDEN}"
 BOT_TOKEN: Final = f"Bot User OAuth Token ({HIDDEN}"
 SIGNING_SECRET: Final = f"Signing Secret ({HIDDEN}"
-OPEN_FORM: Final = f"Press Enter to open it, or paste an app configuration token ({HIDDEN}"
+OPEN_FORM: Final = f"Press Enter to open the form, paste a token, or type have ({HIDDEN}"
 
 
 @pytest.fixture
@@ -57,6 +57,8 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
         await answer_service(typist, outside)
         await typist.sees("ok: Your account has 3 replicas: Anna, Ben, Kim.")
         await typist.answers(OPEN_FORM)
+        await typist.sees("No browser opened. Copy the link above into one.")
+        await typist.sees("what this prints in another terminal:")
         await typist.sees("docs/pictures/icon.png")
         await typist.answers(BOT_TOKEN, slack.bot_token)
         await typist.sees("Slack: replica-videos in Sandbox")
@@ -66,7 +68,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
             await typist.answers(f"App-Level Token ({HIDDEN}", slack.bot_token)
             await typist.sees("That is a bot token, not the App-Level Token")
             await typist.answers(f"App-Level Token ({HIDDEN}", "xapp-1-A0-4f00ta9e")
-            await typist.sees("Slack rejects SLACK_APP_TOKEN (invalid_auth)")
+            await typist.sees("SLACK_APP_TOKEN is rejected (invalid_auth). Copy it again, whole.")
             app_token = slack.socket_mode.app_token
             await typist.answers(f"App-Level Token ({HIDDEN}", app_token)
             await typist.sees("Slack accepts SLACK_APP_TOKEN")
@@ -134,6 +136,17 @@ async def test_a_configuration_token_creates_the_app_and_is_kept_nowhere(
     assert written == (mode == HTTP), "nobody was asked for it"
 
 
+async def test_who_has_the_app_creates_no_second_one(outside: Outside) -> None:
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        await answer_service(typist, outside)
+        await typist.answers(OPEN_FORM, "have")
+        await typist.sees("Open the app here: https://api.slack.com/apps")
+        await typist.types(BOT_TOKEN, CTRL_C)
+        assert await typist.ends() == 130
+    assert "In the form:" not in typist.shown
+    assert outside.slack.created_apps == []
+
+
 async def test_an_app_that_slack_refuses_is_created_by_hand(outside: Outside) -> None:
     token = outside.slack.configuration_token
     refusal = {"ok": False, "error": "invalid_manifest", "errors": []}
@@ -186,9 +199,9 @@ async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) 
         await typist.sees("This one is needed.")
         await typist.answers("videos.example.com:", "http://videos.example.com")
         await typist.sees("That is not encrypted: use https://")
-        await typist.answers("videos.example.com:", f"  '{nowhere}/v2'  ")
-        await typist.sees("That ends in /v2")
-        await typist.answers("videos.example.com:", nowhere)
+        await typist.answers("videos.example.com:", f"  '{nowhere}/v2/videos'  ")
+        await typist.sees("That has /v2 in it")
+        await typist.answers(f"videos.example.com [{nowhere}]:")
         await typist.answers(API_KEY, outside.slack.bot_token)
         await typist.sees("That is a bot token, not the API key")
         await typist.answers(API_KEY, outside.service.api_key)
@@ -201,6 +214,8 @@ async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) 
         await typist.sees("accepts the key")
         await typist.answers(OPEN_FORM, outside.slack.bot_token)
         await typist.sees("That is no app configuration token: xoxe.xoxp-...")
+        await typist.answers(OPEN_FORM, "xoxe-1-4f00ta9e")
+        await typist.sees("That is the refresh token. Copy the one that starts with xoxe.xoxp-.")
         await typist.types(OPEN_FORM, CTRL_C)
         assert await typist.ends() == 130
     outside.check_hidden(typist)
@@ -235,7 +250,9 @@ async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outsid
         await typist.answers(BOT_TOKEN, "xapp-1-A0-1-4f00ta9e")
         await typist.sees("That is an app-level token, not the Bot User")
         await typist.answers(BOT_TOKEN, "xoxb-wrong-4f00ta9e")
-        await typist.sees("rejects SLACK_BOT_TOKEN (invalid_auth)")
+        await typist.sees("rejects SLACK_BOT_TOKEN (invalid_auth). Copy it again, whole")
+        await typist.answers(BOT_TOKEN, "xoxb-4f00 ta9e")
+        await typist.sees("That has a space, a line break")
         await typist.answers(BOT_TOKEN, f' export SLACK_BOT_TOKEN="{token}" ')
         await typist.sees("SLACK_SIGNING_SECRET in the environment: That does not look like a")
         await typist.answers(SIGNING_SECRET, outside.slack.signing_secret)
@@ -258,16 +275,19 @@ async def test_what_a_check_finds_wrong_can_be_used_after_three_tries(
     where = {"SLACK_API_URL": nowhere, "PUBLIC_URL": "https://bot.example.com"}
     with at_terminal(outside.folder, "init", **where) as typist:
         await typist.answers("videos.example.com:", outside.service.url)
-        for _ in range(2):
+        for _ in range(3):
             await typist.answers(API_KEY, "wr0ng-key-of-ana")
             await typist.sees("video service: rejects VIDEO_API_KEY")
+        # A key that is pasted now is not shown either.
+        await typist.sees("To go on with it anyway, press Enter.")
         await typist.answers(API_KEY, outside.service.api_key)
         await typist.answers(OPEN_FORM)
         await typist.answers(BOT_TOKEN, outside.slack.bot_token)
         for _ in range(2):
             await typist.sees("Slack: cannot be reached")
             await typist.answers(BOT_TOKEN, outside.slack.bot_token)
-        await typist.answers("Go on with it anyway? [y/N]", "y")
+        await typist.sees("To go on with it anyway, press Enter.")
+        await typist.answers(BOT_TOKEN)
         await typist.answers(SIGNING_SECRET, outside.slack.signing_secret)
         assert await typist.ends() == 1  # the doctor finds that Slack is not there
     outside.check_hidden(typist)

@@ -44,8 +44,8 @@ async def test_where_nothing_can_be_asked_one_sentence_names_the_missing_variabl
     result = await init(outside, VIDEO_API_KEY=outside.service.api_key)
     assert (result.code, result.out) == (2, "")
     assert result.err == (
-        "Nobody can be asked here: set VIDEO_API_URL, SLACK_BOT_TOKEN, SLACK_APP_TOKEN in the "
-        "environment, or run this at a terminal.\n"
+        "This is not a terminal: set VIDEO_API_URL, SLACK_BOT_TOKEN, SLACK_APP_TOKEN in the "
+        "environment, or run this at one.\n"
     )
     result = await init(
         outside, **answers(outside, PUBLIC_URL="https://a.example", SLACK_APP_TOKEN="")
@@ -82,7 +82,7 @@ async def test_a_script_is_told_what_was_refused(outside: Outside) -> None:
     for changed, said in (
         (
             {"SLACK_APP_TOKEN": "xapp-1-A0-1-4f00ta9e"},
-            "App-Level Token: Socket Mode: Slack rejects",
+            "App-Level Token: Socket Mode: SLACK_APP_TOKEN is rejected",
         ),
         ({"SLACK_APP_TOKEN": "4f00ta9e"}, "SLACK_APP_TOKEN: That does not look like an app-level"),
     ):

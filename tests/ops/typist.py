@@ -150,7 +150,7 @@ async def running_outside(folder: Path) -> AsyncIterator[Outside]:
 
 async def answer_service(typist: Typist, outside: Outside) -> None:
     await typist.answers(
-        "The service's address, such as https://videos.example.com:", outside.service.url
+        "from its API documentation, such as https://videos.example.com:", outside.service.url
     )
     await typist.answers(f"API key ({HIDDEN}", outside.service.api_key)
     await typist.sees("video service: answers and accepts the key")

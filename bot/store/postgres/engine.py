@@ -524,7 +524,7 @@ async def _is_pooled(connection: _AsyncConnection) -> bool:
     return await cursor.fetchone() != {"pid": connection.info.backend_pid}
 
 
-_LOCKED: Final = "somebody has locked what the bot needs: end their transaction"
+_LOCKED: Final = "another program has locked what the bot needs: end its transaction"
 # What is waited for is not another bot that waits itself. The rights of a monitor are not needed:
 # https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
 _BLOCKER: Final = """
