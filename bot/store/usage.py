@@ -539,6 +539,8 @@ class LimitsTable:
         self.known = LimitsInForce(settings, settings, {})
         # By period and person, of the day and the month that were read last.
         self._used: dict[tuple[str, str], int] = {}
+        # Of these, what this process has counted since they began to be read.
+        self._counted: dict[tuple[str, str], int] = {}
         self._read_at: datetime | None = None
 
     @property
@@ -557,6 +559,7 @@ class LimitsTable:
 
     def refresh(self, tx: Transaction, now: datetime) -> Callable[[], None]:
         """Read the limits, and what was used since the last time; see ``Memory``."""
+        self._counted = {}
         known, day = self.read(tx), day_of(now)
         since = to_ms(min(self._read_at, now) - _READ_AGAIN) if self._read_at else 0
         rows = tx.all(_USED_SINCE, day=day, month=month_of(day), since=since)
@@ -566,14 +569,15 @@ class LimitsTable:
             self.learn(known)
             self._unreadable.report(unreadable)
             kept = {key: n for key, n in self._used.items() if key[0] in {day, month_of(day)}}
-            self._used = kept | dict(used)
+            self._used = kept | dict(used) | self._counted
             self._read_at = now
 
         return remember
 
     def learn_count(self, user: str, now: datetime, before: Row) -> None:
         """Keep in memory that a call was counted; ``before`` has the ``USED_COLUMNS`` before it."""
-        self._used |= {key: before[name] + 1 for name, key in _keys(user, now).items()}
+        self._counted |= {key: before[name] + 1 for name, key in _keys(user, now).items()}
+        self._used |= self._counted
 
     async def fetch(self) -> LimitsInForce:
         """Return the limits as they are stored now."""

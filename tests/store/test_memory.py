@@ -9,13 +9,13 @@ from datetime import timedelta
 import pytest
 
 from bot.model import Snapshot, Verdict
-from bot.store import Store
+from bot.store import Limits, Store
 from bot.store.database import Database, Transaction, to_ms
 from bot.store.postgres.engine import PostgresDatabase
 from bot.timings import Timings
 from tests.databases import Address
 from tests.modes import on_both_engines, on_sqlite_alone
-from tests.store.test_store import LATER, NOW, TIMINGS
+from tests.store.test_store import LATER, NOW, TIMINGS, submit
 from tests.world import REPLICA, World, offered_ids
 
 _MAX_S = 60
@@ -131,6 +131,15 @@ async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(
         await bot.store.database.check()
         await form.submit()
         assert not form.is_open
+
+
+@on_both_engines
+async def test_a_request_counts_in_memory_though_usage_was_being_read(address: Address) -> None:
+    async with Store.open(address, TIMINGS, Limits(per_day=9)) as store:
+        remember = await store.database.run(lambda tx: store.limits.refresh(tx, NOW))
+        await submit(store)
+        remember()
+        assert min(each.number for each in store.limits.left("U1", NOW)) == 8
 
 
 @on_both_engines
