@@ -17,7 +17,7 @@ _HOST: Final = "127.0.0.1"
 _CHOSEN_BY_HAND: Final = range(20_000, 32_768)
 # Processes that were started soon after each other choose among different ports: what one has
 # chosen, another one would find free until the first one listens there.
-_CHOICES: Final = len(_CHOSEN_BY_HAND) // 128
+_CHOICES: Final = len(_CHOSEN_BY_HAND) // 512
 _NUMBERS: Final = itertools.count()
 _LOOPBACK: Final = (_HOST, "localhost", "[::1]")
 #: What a page of the sandbox may load and do: nothing from elsewhere, nothing inline, in no frame.
@@ -101,7 +101,7 @@ def _refused(reason: str) -> web.Response:
 
 def free_port() -> int:
     """Return a free port of the loopback interface that no connection is given meanwhile."""
-    first = _CHOSEN_BY_HAND.start + os.getpid() % 128 * _CHOICES
+    first = _CHOSEN_BY_HAND.start + os.getpid() % 512 * _CHOICES
     while True:
         port = first + next(_NUMBERS) % _CHOICES
         with socket.socket() as probe, contextlib.suppress(OSError):
