@@ -35,6 +35,7 @@ from bot.slack.views.blocks import (
     words,
 )
 from bot.slack.views.buttons import MUTE, STOP_TRAINING, approval_buttons
+from bot.slack.views.kinds import REPLICA_ID
 from bot.slack.views.limits import NO_PRICE, Price
 from bot.slack.views.presenters import Presenter, Presenters, script_of, state_word
 
@@ -147,11 +148,17 @@ def approval_request(
     own = replace(job, params={at: text for at, text in job.params.items() if at != "script"})
     is_named = bool(presenter.name(own))  # or the script would begin twice
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
-    request = f"*Approve this {noun}?*"
+    request, for_owner = f"*Approve this {noun}?*", False
     if job.asks_owner and delivery.addressee == job.owner:
         request = f"*May <@{job.user}> make this {noun} with your replica?*"
+        for_owner = job.owner not in approvers
     head = joined([mentioned, request], by=" ")
-    facts = {label: value for label, value in presenter.details(job).items() if value}
+    hidden = {REPLICA_ID} if for_owner and replica else ()
+    facts = {
+        label: value
+        for label, value in presenter.details(job).items()
+        if value and label not in hidden
+    }
     if replica:
         facts = {"Replica": one_line(replica), **facts}
     if cost := price.of(spoken_time(script)):
@@ -159,7 +166,7 @@ def approval_request(
     until = f"Expires {date(job.approval.until)}" if job.approval is not None else ""
     small = [
         joined([asked, until], by=" · "),
-        month,
+        "" if for_owner else month,
         _COPIED if job.copied else "",
         _AGAIN if job.attempts else "",
     ]
@@ -208,7 +215,8 @@ def made_with(
         if job.kind in presenters
     ]
     text = joined(["*Made with your face*", *(lines or ["Nothing yet."])], MAX_SECTION)
-    mute = button("Unmute" if muted else "Mute", MUTE, value="no" if muted else "yes")
+    label = "Unmute messages" if muted else "Mute messages"
+    mute = button(label, MUTE, value="no" if muted else "yes")
     return Message(text, [{**section(text), "accessory": mute}])
 
 
