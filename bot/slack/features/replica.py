@@ -76,6 +76,7 @@ from bot.slack.views.blocks import (
     unformatted,
 )
 from bot.slack.views.buttons import (
+    ASK_FIRST,
     MAKE_VIDEO,
     MUTE,
     OPEN_TRAIN,
@@ -139,6 +140,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
             OPEN_TRAIN: open_form,
             STOP_TRAINING: stop_training,
             MUTE: mute,
+            ASK_FIRST: ask_first,
         },
     )
 
@@ -469,6 +471,28 @@ async def mute(ctx: HandlerContext, action: BlockAction) -> str | None:
     in_message = action.response_url is not None
     answer = "No more daily messages. My *Home* tab still lists everything."
     return answer if in_message else None
+
+
+async def ask_first(ctx: HandlerContext, action: BlockAction) -> str:
+    """Have others ask an owner first: about what a training has made, or all that is theirs."""
+    replicas, job_id = ctx.store.replicas, action.value
+    job = await ctx.store.jobs.fetch(job_id) if job_id else None
+    changed = [
+        await replicas.edit(
+            each.id,
+            action.user,
+            ctx.clock.now(),
+            is_admin=False,
+            name=each.name if each.name != each.service_name else None,
+            asks_owner=True,
+            owner=None,
+        )
+        for each in replicas.list_owned(action.user)
+        if not job_id or (job is not None and each.id == job.remote_id)
+    ]
+    if any(changed):
+        return "From now on, others ask you first."
+    return "There's no replica of yours yet. Try again in a minute."
 
 
 async def edit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
