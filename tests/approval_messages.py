@@ -72,5 +72,5 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
     yield "For an owner", notice
     made = notice_of_day([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS)
     yield "For an owner, once a day", made
-    yield "For the person in the footage", training_notice(cards.WELL, "Ben, office")
+    yield "For the person in the footage", training_notice(cards.rendering(), "Ben, office")
     yield "Approved, on the card", card(replace(cards.WELL, approval=decided), PRESENTER)
