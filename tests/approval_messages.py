@@ -8,7 +8,7 @@ from typing import Final
 from bot.model import Approval, Failure, Role, Settlement, State
 from bot.slack.views import card as bot_cards
 from bot.slack.views import reply as bot_replies
-from bot.slack.views.approval import approval_request, made_with, training_notice
+from bot.slack.views.approval import approval_request, notice_of_day, training_notice
 from bot.slack.views.blocks import Message
 from tests.slack import test_card_texts as cards
 from tests.slack.test_cards import ANA, BEN, NAMES, NINE, PRESENTER, PRESENTERS
@@ -70,7 +70,7 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
         replace(owed, direct=True, addressee=BEN), of_owner, PRESENTER, replica="Anna"
     )
     yield "For an owner", notice
-    made = made_with([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS)
+    made = notice_of_day([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS)
     yield "For an owner, once a day", made
-    yield "For the person in the footage", training_notice(cards.WELL, "Ben, office")
+    yield "For the person in the footage", training_notice(cards.rendering(), "Ben, office")
     yield "Approved, on the card", card(replace(cards.WELL, approval=decided), PRESENTER)

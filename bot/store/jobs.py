@@ -347,7 +347,7 @@ _OF_DAY: Final = Query(
     """
     SELECT * FROM jobs
     WHERE owner = :owner AND state = 'succeeded' AND ended_at >= :since AND ended_at < :until
-    ORDER BY ended_at LIMIT 20
+    ORDER BY ended_at LIMIT 1000
     """
 )
 _ACTIONS: Final = {

@@ -21,7 +21,7 @@ from bot.store.database import (
     optional_moment,
     to_ms,
 )
-from bot.store.deliveries import add_approvals, edit_card, withdraw_notices
+from bot.store.deliveries import add_approvals, add_notice, edit_card, withdraw_notices
 from bot.store.due import UnreadableRows, number, optional_text, reading, text
 from bot.store.job_rows import job_from
 
@@ -134,6 +134,17 @@ _ASK_NEW_OWNER: Final = Query(
     RETURNING *
     """
 )
+# Who asked for its training has nothing to be told.
+_GIVE_TRAINING: Final = Query(
+    """
+    UPDATE jobs SET owner = NULLIF(CAST(:owner AS TEXT), user_id)
+    WHERE id IN (
+        SELECT job_id FROM attempts WHERE lower(remote_id) = lower(:face) AND kind = 'replica'
+    ) AND coalesce(owner, user_id) <> :owner
+        AND EXISTS (SELECT 1 FROM replicas WHERE id = :face AND removed_at IS NULL)
+    RETURNING *
+    """
+)
 _MUTE: Final = Query("UPDATE replicas SET muted = :muted, revision = :revision WHERE owner = :user")
 _USES: Final = Query(
     """
@@ -243,6 +254,12 @@ class Replicas:
         """
         return self._cache.find(query.casefold(), channel, limit)
 
+    def find_own_first(self, user: str, limit: int) -> list[KnownReplica]:
+        """Return a person's own replicas, the last used first, and then others as ``find`` does."""
+        own = sorted(self.list_owned(user), key=lambda each: -each.used_at)
+        others = [each for each in self.find("", "", limit) if each.owner != user]
+        return [*(each for each in own if not each.deleted), *others][:limit]
+
     def get(self, replica_id: str) -> KnownReplica | None:
         """Return the replica with this id, if it is known here."""
         return self._cache.known.get(replica_id)
@@ -344,6 +361,7 @@ class Replicas:
             name: what it is called here; None for what the service calls it.
             asks_owner: whether what others ask for with it needs its owner's approval.
             owner: whose face it is. What waits for the approval of an earlier one waits for theirs.
+                If it was trained here, they are told as the person in the footage is.
 
         Returns:
             Whether it was changed: False if it is not theirs, or was removed.
@@ -360,7 +378,10 @@ class Replicas:
                 ):
                     add_approvals(tx, job_from(row), [owner], to_ms(now), to_ms(now))
                     edit_card(tx, row["id"], row["user_id"], to_ms(now))
-                    tx.notify(Topic.HOMES, owner)
+                for row in tx.all(_GIVE_TRAINING, owner=owner, face=replica_id):
+                    if row["owner"] not in {None, user}:
+                        add_notice(tx, job_from(row), to_ms(now))
+                tx.notify(Topic.HOMES, owner)
             edited = tx.all(
                 _EDIT,
                 face=replica_id,

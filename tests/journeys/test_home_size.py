@@ -7,6 +7,7 @@ from bot.slack.features.limits import Group, limits_form
 from bot.slack.views.approval import made_with
 from bot.slack.views.buttons import replica_row
 from bot.slack.views.home import (
+    MAX_COUNTED,
     MAX_MADE,
     MAX_PAST,
     MAX_QUESTIONS,
@@ -56,7 +57,7 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
         replicas=[replica_row(KnownReplica("r", LONG), LONG[:75], may_change=True)] * MAX_REPLICAS,
         made=made_with([job] * MAX_MADE, {job.id}, PRESENTERS).blocks,
         questions=[job] * MAX_QUESTIONS,
-        to_approve=[job] * MAX_QUESTIONS,
+        to_approve=[job] * MAX_COUNTED,
         admin=AdminContent(health, spending, in_force, [past] * MAX_PAST, "cdn.example.com," * 999),
     )
     assert validate_view(home_view(content, PRESENTERS, "/{}".format)) == []

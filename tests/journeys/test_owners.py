@@ -17,6 +17,11 @@ NOT_YOURS = "Only its owner or an admin can do that."
 REMOVED = "This replica was removed here. Pick another one."
 
 
+def not_theirs(world: World, name: str) -> str:
+    """Return what is said about a replica of a person's to those who may not change it."""
+    return f"Only <@{world.slack.user(name).id}> or an admin can do that."
+
+
 def offered(world: World, replica: str) -> bool:
     return replica in [each.id for each in world.bot.store.replicas.find("", "", 99)]
 
@@ -79,7 +84,7 @@ async def test_the_person_in_the_footage_owns_the_replica_and_is_told(quiet_worl
         await train(world, world.ana, "ben")
         [notice] = told(world, "ben")
         assert f"<@{world.ana.user.id}> is training a replica of you: “Ben, office”" in notice.text
-        assert labels(notice) == ["Stop it"]
+        assert labels(notice) == ["Ask me first", "Stop it"]
         assert owner_of(world, world.last_replica_id()) == world.ben.user.id
         assert not told(world, "ana")
 
@@ -159,15 +164,15 @@ async def test_who_adds_a_replica_that_nobody_owns_owns_it(quiet_world: World) -
             assert "You own it" not in await says(world, world.ben, f"add {typed}")
         assert owner_of(world, REPLICA) == world.ana.user.id
         assert owner_of(world, REPLICA.upper()) is None
-        assert await says(world, world.ben, f"rename {REPLICA}") == NOT_YOURS
-        assert await says(world, world.ben, f"remove {REPLICA}") == NOT_YOURS
+        assert await says(world, world.ben, f"rename {REPLICA}") == not_theirs(world, "ana")
+        assert await says(world, world.ben, f"remove {REPLICA}") == not_theirs(world, "ana")
 
         cleo = Person(world.slack, "cleo")
         form = await change(world, cleo, f"rename {REPLICA}")
         await form.submit({"owner": "ben"})
         await world.settle()
         assert owner_of(world, REPLICA) == world.ben.user.id
-        assert await says(world, world.ana, f"remove {REPLICA}") == NOT_YOURS
+        assert await says(world, world.ana, f"remove {REPLICA}") == not_theirs(world, "ben")
 
 
 async def test_a_form_that_was_open_when_the_owner_changed_changes_nothing(
@@ -228,9 +233,11 @@ async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> Non
         await form.close()
         created = world.created_count()
         assert await says(world, world.ben, f"default {REPLICA}") == REMOVED
-        removed = f"This replica was removed here. {NOT_YOURS}"
+        removed = f"This replica was removed here. {not_theirs(world, 'ana')}"
         assert await says(world, world.ben, f"add {REPLICA}") == removed
-        assert await says(world, world.ben, f"add {REPLICA.upper()}") == removed
+        # The list may have had the other spelling before: then that has its owner too.
+        said = await says(world, world.ben, f"add {REPLICA.upper()}")
+        assert said in {removed, f"This replica was removed here. {NOT_YOURS}"}
         world.service.replicas[REPLICA].name = "Anna anew"  # the list has news of it
         await world.advance(days=2)
         form = await world.open_form(world.ben)
@@ -272,7 +279,7 @@ async def test_a_guest_changes_no_replica(world: World) -> None:
     for text in ("add r-other", f"default {REPLICA}", "default none"):
         assert "Guests can't do that" in await says(world, gus, text)
     for text in (f"rename {REPLICA}", f"remove {REPLICA}"):
-        assert await says(world, gus, text) == NOT_YOURS
+        assert await says(world, gus, text) == not_theirs(world, "ana")
 
 
 async def test_what_the_service_no_longer_knows_keeps_its_owner(world: World) -> None:
@@ -284,6 +291,26 @@ async def test_what_the_service_no_longer_knows_keeps_its_owner(world: World) ->
     await says(world, world.ben, f"add {REPLICA}")
     assert owner_of(world, REPLICA) == world.ana.user.id
     assert offered(world, REPLICA)
+
+
+@on_both_engines
+async def test_who_is_named_as_the_owner_of_what_was_trained_is_told(quiet_world: World) -> None:
+    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+    dora = world.slack.add_user("dora")
+    async with world.running_bot(ADMIN_USERS=cleo.user.id):
+        await train(world, world.ana, "ana")
+        replica = world.last_replica_id()
+        world.service.finish(replica)
+        await world.advance(hours=2)
+        await (await change(world, cleo, f"rename {replica}")).submit({"owner": "dora"})
+        await (await change(world, cleo, f"rename {replica}")).submit({"owner": "dora"})
+        await world.settle()
+        [notice] = told(world, "dora")
+        assert f"<@{world.ana.user.id}> trained a replica of you: “Ben, office”" in notice.text
+        await Person(world.slack, "dora").click(notice, "Stop it")
+        await world.settle()
+        assert owner_of(world, replica) == dora.id
+        assert not offered(world, replica)
 
 
 # ── Ask me ────────────────────────────────────────────────────────────────────────────────────
@@ -299,6 +326,8 @@ async def test_what_others_ask_for_waits_for_the_owner(quiet_world: World) -> No
         who = world.ben.user.id
         assert asked.text.startswith(f"*May <@{who}> make this video with your replica?*")
         assert SCRIPT in str(asked.blocks)
+        assert "This month so far" not in asked.text
+        assert REPLICA not in asked.text
         assert labels(asked) == ["Approve", "Decline", "Details"]
         assert "Waiting for ana." in world.now(card).text
         for other in ("ben", "cleo"):
@@ -327,10 +356,10 @@ async def test_the_owner_declines(world: World) -> None:
     [asked] = told(world, "ana")
     await world.ana.click(asked, "Decline")
     assert world.ana.modal is not None
-    await world.ana.modal.submit({"decline_reason": "I don't."})
+    await world.ana.modal.submit()  # it is her own face: she need not say why
     await world.advance(minutes=5)
     [reply] = world.replies(card)
-    assert "was declined by ana" in reply.text
+    assert reply.text.endswith("was declined by ana.\nNothing was created.")
     # Who tries again asks again.
     await world.ben.click(reply, "Edit and retry")
     assert world.ben.modal is not None
@@ -491,21 +520,62 @@ async def test_a_muted_owner_sees_it_in_home_alone(quiet_world: World) -> None:
         await world.request_video(world.ben, {"script": SCRIPT})
         await world.advance(hours=25)
         [notice] = made(world, "ana")
-        await world.ben.click(notice, "Mute")  # it is his own that are muted
+        await world.ben.click(notice, "Mute messages")  # it is his own that are muted
         await world.request_video(world.ben, {"script": "Second."})
         await world.advance(minutes=10)
-        await world.ana.click(notice, "Mute")
+        await world.ana.click(notice, "Mute messages")
         await world.request_video(world.ben, {"script": "Third."})
         await world.advance(hours=50)
         assert len(made(world, "ana")) == 1
         shown = await home(world, world.ana)
         for script in (SCRIPT, "Second.", "Third."):
             assert f"<@{world.ben.user.id}>: “{script}” · Ready" in str(shown.view.body)
-        await shown.click("Unmute")
+        await shown.click("Unmute messages")
         await world.request_video(world.ben, {"script": "Fourth."})
         await world.advance(hours=25)
         assert "Fourth" in made(world, "ana")[1].text
         assert "Made with your face" not in str((await home(world, world.ben)).view.body)
+
+
+async def test_one_press_on_a_notice_has_others_ask_first(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await says(world, world.ana, f"add {REPLICA}")
+        await world.request_video(world.ben, {"script": SCRIPT})
+        await world.advance(hours=25)
+        [notice] = made(world, "ana")
+        await world.ben.click(notice, "Ask me first")  # it is about what is his
+        await world.settle()
+        said = world.ephemerals(world.ben, direct(world, "ana"))[-1]
+        assert said == "There's no replica of yours yet. Try again in a minute."
+        await world.ana.click(notice, "Ask me first")
+        await world.settle()
+        said = world.ephemerals(world.ana, direct(world, "ana"))[-1]
+        assert said == "From now on, others ask you first."
+        created = world.created_count()
+        await world.request_video(world.ben, {"script": "Second."})
+        await world.advance(minutes=5)
+        assert world.created_count() == created
+
+        await train(world, world.ana, "ben")
+        [notice] = told(world, "ben")
+        await world.ben.click(notice, "Ask me first")
+        await world.settle()
+        trained = world.bot.store.replicas.get(world.last_replica_id())
+        assert trained is not None
+        assert trained.asks_owner
+
+
+async def test_more_than_a_notice_has_room_for_is_counted(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="99", MAX_PER_USER_PER_DAY="99"):
+        await says(world, world.ana, f"add {REPLICA}")
+        for number in range(23):
+            await world.request_video(world.ben, {"script": f"Number {number}."})
+        await world.advance(hours=25)
+        [notice] = made(world, "ana")
+        assert len(notice.text.splitlines()) == 1 + 20 + 1
+        assert notice.text.endswith("\nand 3 more")
 
 
 # ── See it first ──────────────────────────────────────────────────────────────────────────────
@@ -539,6 +609,42 @@ async def test_a_replica_is_seen_and_used_from_home(quiet_world: World) -> None:
         await shown.press(row["block_id"], "replica_menu", f"use:{REPLICA}")
         assert world.ben.modal is not None
         assert world.ben.modal.values["replica_id"] == REPLICA
+
+
+async def test_home_has_a_persons_own_replicas_first(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await limit_to_asking(world, world.ana)
+        for number in range(13):
+            await world.advance(minutes=1)
+            world.service.add_replica(f"r-{number}", f"Other {number}")
+            await says(world, world.ben, f"add r-{number}")
+        await limit_to_asking(world, world.ben, "r-12")
+        shown = list(rows((await home(world, world.ana)).view.body["blocks"]))
+        assert shown[0] == "Anna · Yours · asks you first"
+        assert shown[1] == f"Other 12 · <@{world.ben.user.id}> · asks its owner first"
+        assert shown[2] == f"Other 11 · <@{world.ben.user.id}>"
+        assert len(shown) == 12
+
+
+async def test_home_says_how_many_more_wait_for_approval(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await limit_to_asking(world, world.ana)
+        for number in range(8):
+            await world.request_video(world.ben, {"script": f"Number {number}."})
+        assert "and 3 more" in str((await home(world, world.ana)).view.body)
+
+
+async def test_an_owner_is_asked_in_their_own_words(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    form = await change(world, world.ana, "rename Anna")
+    said = str(form.view.body["blocks"])
+    assert "They ask me first" in said
+    assert "You see each script, and decide." in said
+    await form.close()
+    said = await says(world, world.ana, "remove")
+    assert said == "Say which: `/replica remove <name>`. `/replica list` shows them."
 
 
 async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:
@@ -578,7 +684,7 @@ async def test_nothing_of_a_replica_is_shown_or_changed_by_a_forged_click(world:
     await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
     await world.settle()
     assert world.ben.modal is None
-    assert world.ephemerals(world.ben)[-1] == NOT_YOURS
+    assert world.ephemerals(world.ben)[-1] == not_theirs(world, "ana")
     menu[1]["value"] = "preview:r-hidden"
     await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
     await world.settle()

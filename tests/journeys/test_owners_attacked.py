@@ -9,7 +9,6 @@ from sandbox.driver import Person
 from sandbox.faults import LateCommit, Reset
 from tests.databases import query
 from tests.journeys.test_owners import (
-    NOT_YOURS,
     REMOVED,
     SCRIPT,
     change,
@@ -17,6 +16,7 @@ from tests.journeys.test_owners import (
     home,
     limit_to_asking,
     made,
+    not_theirs,
     offered,
     owner_of,
     says,
@@ -88,14 +88,14 @@ async def test_a_muted_owner_stays_muted_with_another_replica(quiet_world: World
         await says(world, world.ana, f"add {REPLICA}")
         await world.request_video(world.ben, {"script": SCRIPT})
         await world.advance(hours=25)
-        await world.ana.click(made(world, "ana")[0], "Mute")
+        await world.ana.click(made(world, "ana")[0], "Mute messages")
         await world.settle()
         world.service.add_replica("r-anna-2", "Anna 2")
         await says(world, world.ana, "add r-anna-2")
         await world.request_video(world.ben, {"script": "Second."})
         await world.advance(hours=25)
         assert len(made(world, "ana")) == 1
-        await (await home(world, world.ana)).click("Unmute")
+        await (await home(world, world.ana)).click("Unmute messages")
         await world.request_video(world.ben, {"script": "Third."})
         await world.advance(hours=25)
         assert len(made(world, "ana")) == 2
@@ -108,7 +108,7 @@ async def test_the_workspaces_admins_change_replicas_where_none_are_named(
     promote(world, cleo)
     async with world.running_bot():
         await says(world, world.ana, f"add {REPLICA}")
-        assert await says(world, world.ben, f"rename {REPLICA}") == NOT_YOURS
+        assert await says(world, world.ben, f"rename {REPLICA}") == not_theirs(world, "ana")
         form = await change(world, cleo, f"rename {REPLICA}")
         await form.submit({"owner": "ben"})
         assert not form.is_open, form.errors

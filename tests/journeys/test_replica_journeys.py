@@ -110,7 +110,7 @@ async def test_a_replica_without_a_thumbnail_still_gets_a_reply(
             [reply] = world.replies(card)
             assert "is ready" in reply.text
             assert "Preview replica" not in str(reply.blocks) + reply.text
-            assert "is ready to use by everyone in this workspace" in reply.text
+            assert "is ready to use." in reply.text
             assert "Use in a video" in str(reply.blocks)
 
 

@@ -76,7 +76,7 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
     assert times(r"@ana, .+ is ready\.") == 1
     assert times(r"@ben, .+ is ready\.") == 2
     assert times(r"@ana, .+ couldn't be created\.") == 1
-    assert times(r"@ben, .+ is ready to use by everyone in this workspace\.") == 1
+    assert times(r"@ben, .+ is ready to use\.") == 1
     # Quotation marks and arrows are not in that character set.
     assert re.search(r"by callback: .Welcome to the team, Kim!. is ready", shown.out)
     assert re.search(r"by polling, without a callback: .Our numbers for .* is ready", shown.out)

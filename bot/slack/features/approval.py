@@ -61,7 +61,7 @@ async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
     job, attempts = await _find(ctx, action.user, action.value)
     if (job.state, job.attempts) != (State.WAITING_FOR_APPROVAL, attempts):
         return await _why_not(ctx, job, attempts)
-    return await ctx.open_view(action.trigger_id, _form(ctx, job))
+    return await ctx.open_view(action.trigger_id, _form(ctx, job, action.user))
 
 
 async def decline(ctx: HandlerContext, submission: ViewSubmission) -> Json:
@@ -69,7 +69,7 @@ async def decline(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     view, user = submission.view, submission.user
     job, attempts = await _find(ctx, user, view.metadata(_Metadata).job)
     reason = view.fields().get(_REASON, "").strip()[:_MAX_REASON]
-    if not reason:
+    if not reason and not _is_own_face(job, user):
         raise Refusal("Please say what to change.")
     if not await ctx.store.jobs.decline(job.id, attempts, user, reason, ctx.clock.now()):
         raise Refusal(SETTLED)
@@ -117,7 +117,12 @@ async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:
     return f"<@{job.approval.decided_by}> has already {what} this."
 
 
-def _form(ctx: HandlerContext, job: Job) -> Json:
+def _is_own_face(job: Job, user: str) -> bool:
+    """Return whether a user decides about their own replica: they need to give no reason."""
+    return job.asks_owner and user == job.owner
+
+
+def _form(ctx: HandlerContext, job: Job, user: str) -> Json:
     noun = ctx.presenters[job.kind].noun
     reason = element("plain_text_input", _REASON, multiline=True, max_length=_MAX_REASON)
     return modal(
@@ -126,5 +131,13 @@ def _form(ctx: HandlerContext, job: Job) -> Json:
         submit="Decline",
         close="Cancel",
         private_metadata=json.dumps({"job": pressed(job)}),
-        blocks=[field(_REASON, "Why?", reason, hint="I'll pass it on.")],
+        blocks=[
+            field(
+                _REASON,
+                "Why?",
+                reason,
+                hint="I'll pass it on.",
+                optional=_is_own_face(job, user),
+            )
+        ],
     )

@@ -37,7 +37,7 @@ from bot.slack.features.video import open_create_form, use_replica
 from bot.slack.open_homes import OpenHome
 from bot.slack.payloads import BlockAction, HomeOpened, Payload, ViewSubmission, read
 from bot.slack.views.approval import made_with
-from bot.slack.views.blocks import Json, unformatted
+from bot.slack.views.blocks import Json, joined, unformatted
 from bot.slack.views.buttons import (
     CHANGE_LIMITS,
     CHOOSE_MONTH,
@@ -48,6 +48,7 @@ from bot.slack.views.buttons import (
     replica_row,
 )
 from bot.slack.views.home import (
+    MAX_COUNTED,
     MAX_MADE,
     MAX_PAST,
     MAX_QUESTIONS,
@@ -61,7 +62,7 @@ from bot.slack.views.home import (
     month_named,
     spending_modal,
 )
-from bot.store import Alarm, Claimed, Limits
+from bot.store import Alarm, Claimed, KnownReplica, Limits
 
 _LOG: Final = logging.getLogger(__name__)
 _ADMINS_ONLY: Final = "Only admins can change limits."
@@ -183,6 +184,16 @@ async def choose_month(ctx: HandlerContext, action: BlockAction) -> None:
         await ctx.update_view(view, shown)
 
 
+def _whose(replica: KnownReplica, user: str) -> str:
+    """Return in the words of ``user`` whose face a replica is, and whether others have to ask."""
+    if replica.owner is None:
+        return ""
+    whose, asks = f"<@{replica.owner}>", "asks its owner first"
+    if replica.owner == user:
+        whose, asks = "Yours", "asks you first"
+    return f"{whose} · {asks}" if replica.asks_owner else whose
+
+
 class HomePublisher:
     """Publishes the Home tabs that are due.
 
@@ -228,7 +239,7 @@ class HomePublisher:
     async def _view(self, home: OpenHome) -> Json:
         ctx, store = self._ctx, self._ctx.store
         found = await store.jobs.list_running_first(home.user, home.page * PAGE, PAGE + 1)
-        replicas = store.replicas.find("", "", MAX_REPLICAS)
+        replicas = store.replicas.find_own_first(home.user, MAX_REPLICAS)
         is_admin = await ctx.is_admin(home.user, ctx.service_deadline())
         questions = (
             await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
@@ -240,8 +251,7 @@ class HomePublisher:
             replicas=[
                 replica_row(
                     each,
-                    unformatted(replica_label(each))
-                    + (f" · <@{each.owner}>" if each.owner is not None else ""),
+                    joined([unformatted(replica_label(each)), _whose(each, home.user)], by=" · "),
                     may_change=is_admin or each.owner == home.user,
                 )
                 for each in replicas
@@ -249,7 +259,7 @@ class HomePublisher:
             made=await self._made_with(home.user),
             retried=await store.jobs.list_retried([job.id for job in found]),
             questions=questions,
-            to_approve=await store.jobs.list_to_approve(home.user, MAX_QUESTIONS),
+            to_approve=await store.jobs.list_to_approve(home.user, MAX_COUNTED),
             admin=await self._admin_content() if is_admin else None,
         )
         return home_view(content, ctx.presenters, ctx.command)

@@ -32,7 +32,7 @@ from bot.slack.context import (
     register_clicks,
     updated,
 )
-from bot.slack.features.actions import find_failed, retry_metadata
+from bot.slack.features.actions import find_failed, not_theirs, retry_metadata
 from bot.slack.features.forms import (
     JobRequest,
     Metadata,
@@ -76,6 +76,7 @@ from bot.slack.views.blocks import (
     unformatted,
 )
 from bot.slack.views.buttons import (
+    ASK_FIRST,
     MAKE_VIDEO,
     MUTE,
     OPEN_TRAIN,
@@ -94,9 +95,8 @@ _OWNER: Final = "owner"
 _WHO_ASKS: Final = "who_may_use"
 _EDIT: Final = "edit_replica"
 _REMOVE: Final = "remove_replica"
-_NOT_YOURS: Final = "Only its owner or an admin can do that."
+_NOT_YOURS: Final = not_theirs("its owner")
 _AT_SERVICE: Final = "It still exists at the video service: delete it there too."
-_USERS: Final = {"everyone": "Everyone here", "ask": "Ask the owner first"}
 _FIELDS: Final = frozenset(
     {"train_video_url", "consent_video_url", "replica_name", _OWNER, _AGREED, "where"}
 )
@@ -140,6 +140,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
             OPEN_TRAIN: open_form,
             STOP_TRAINING: stop_training,
             MUTE: mute,
+            ASK_FIRST: ask_first,
         },
     )
 
@@ -154,6 +155,9 @@ async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
             return replica_help(ctx.command(_KIND))
         case "list", _:
             return await list_replicas(ctx, command)
+        case ("default" | "rename" | "remove") as name, "":
+            typed = ctx.command(_KIND)
+            return f"Say which: `{typed} {name} <name>`. `{typed} list` shows them."
         case name, "":
             return missing_id(ctx.command(_KIND), name, "replica")
         case "status", wanted:
@@ -400,7 +404,7 @@ async def open_change(
     if known is None or known.removed:
         return REPLICA_REMOVED
     if not (is_admin or request.user == known.owner):
-        return _NOT_YOURS
+        return _not_yours(known)
     metadata = json.dumps({"replica": known.id})
     if verb == "remove":
         defaults, open_jobs = await ctx.store.replicas.count_uses(known.id)
@@ -417,7 +421,10 @@ async def open_change(
         )
     else:
         called = text_field("replica_name", "Name", "", known.name, MAX_NAME, placeholder=_EXAMPLE)
-        options = {value: option(label, value) for value, label in _USERS.items()}
+        asks, sees = "Ask the owner first", "The owner sees each script, and decides."
+        if request.user == known.owner:
+            asks, sees = "They ask me first", "You see each script, and decide."
+        options = {"everyone": option("Everyone here", "everyone"), "ask": option(asks, "ask")}
         chosen = options["ask" if known.asks_owner else "everyone"]
         menu = element(
             "radio_buttons", _WHO_ASKS, options=[*options.values()], initial_option=chosen
@@ -435,7 +442,7 @@ async def open_change(
                     _WHO_ASKS,
                     "Who may use it",
                     menu,
-                    hint="The owner sees each script, and decides.",
+                    hint=sees,
                 ),
                 *([{**whose, "optional": True}] if is_admin else []),
             ],
@@ -462,7 +469,30 @@ async def mute(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Tell an owner no longer in messages what is made with their face, or again."""
     await ctx.store.replicas.mute(action.user, muted=action.value == "yes")
     in_message = action.response_url is not None
-    return "Muted. Unmute it in my *Home* tab." if in_message else None
+    answer = "No more daily messages. My *Home* tab still lists everything."
+    return answer if in_message else None
+
+
+async def ask_first(ctx: HandlerContext, action: BlockAction) -> str:
+    """Have others ask an owner first: about what a training has made, or all that is theirs."""
+    replicas, job_id = ctx.store.replicas, action.value
+    job = await ctx.store.jobs.fetch(job_id) if job_id else None
+    changed = [
+        await replicas.edit(
+            each.id,
+            action.user,
+            ctx.clock.now(),
+            is_admin=False,
+            name=each.name if each.name != each.service_name else None,
+            asks_owner=True,
+            owner=None,
+        )
+        for each in replicas.list_owned(action.user)
+        if not job_id or (job is not None and each.id == job.remote_id)
+    ]
+    if any(changed):
+        return "From now on, others ask you first."
+    return "There's no replica of yours yet. Try again in a minute."
 
 
 async def edit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
@@ -562,11 +592,18 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
     if user is None:
         await replicas.learn(snapshot, now)
     elif not await replicas.add(snapshot, user, now, is_admin=await ctx.is_admin(user)):
-        raise Refusal(f"This replica was removed here. {_NOT_YOURS}")
+        raise Refusal(f"This replica was removed here. {_not_yours(replicas.get(replica_id))}")
     known = replicas.get(replica_id)
     if known is not None and known.removed:
         raise Refusal(REPLICA_REMOVED)
     return unformatted(replica_label(known) if known is not None else replica_id)
+
+
+def _not_yours(known: KnownReplica | None) -> str:
+    """Return in a message, which can mention the owner, what ``_NOT_YOURS`` says in a form."""
+    if known is None or known.owner is None:
+        return _NOT_YOURS
+    return not_theirs(f"<@{known.owner}>")
 
 
 def _failure(snapshot: Snapshot) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from bot.model import Delivery, Job, Role, State
 from bot.slack.views.approval import (
     approval_request,
-    made_with,
+    notice_of_day,
     people_asked,
     training_notice,
 )
@@ -77,7 +77,7 @@ def compose(
         )
     if delivery.role is Role.NOTICE:
         if made:
-            return made_with(made, public, presenters)
+            return notice_of_day(made, public, presenters)
         return training_notice(job, presenter.name(job))
     known = [said[each] for each in sorted(admins) if each in said]
     who = enumerated(known, "or") if known else AN_ADMIN

@@ -34,7 +34,7 @@ from bot.slack.views.blocks import (
     unformatted,
     words,
 )
-from bot.slack.views.buttons import MUTE, STOP_TRAINING, approval_buttons
+from bot.slack.views.buttons import ASK_FIRST, MUTE, STOP_TRAINING, approval_buttons
 from bot.slack.views.limits import NO_PRICE, Price
 from bot.slack.views.presenters import Presenter, Presenters, script_of, state_word
 
@@ -51,8 +51,10 @@ _OUTCOMES: Final = {
 }
 _MAX_FACT: Final = 300
 _MAX_NAMED: Final = 3
+_MAX_LINES: Final = 20
 _BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
 _COPIED: Final = "This comes from a backup, and may have been made since. Check before you approve."
+_ASK_FIRST: Final = "Ask me first"
 _AGAIN: Final = "An earlier try was never confirmed. If it worked, you're charged twice."
 
 
@@ -147,11 +149,15 @@ def approval_request(
     own = replace(job, params={at: text for at, text in job.params.items() if at != "script"})
     is_named = bool(presenter.name(own))  # or the script would begin twice
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
-    request = f"*Approve this {noun}?*"
+    request, for_owner = f"*Approve this {noun}?*", False
     if job.asks_owner and delivery.addressee == job.owner:
         request = f"*May <@{job.user}> make this {noun} with your replica?*"
+        for_owner = job.owner not in approvers
     head = joined([mentioned, request], by=" ")
-    facts = {label: value for label, value in presenter.details(job).items() if value}
+    hidden = presenter.replica_id(job) if for_owner and replica else None
+    facts = {
+        label: value for label, value in presenter.details(job).items() if value and value != hidden
+    }
     if replica:
         facts = {"Replica": one_line(replica), **facts}
     if cost := price.of(spoken_time(script)):
@@ -159,7 +165,7 @@ def approval_request(
     until = f"Expires {date(job.approval.until)}" if job.approval is not None else ""
     small = [
         joined([asked, until], by=" · "),
-        month,
+        "" if for_owner else month,
         _COPIED if job.copied else "",
         _AGAIN if job.attempts else "",
     ]
@@ -207,15 +213,31 @@ def made_with(
         for job in jobs
         if job.kind in presenters
     ]
-    text = joined(["*Made with your face*", *(lines or ["Nothing yet."])], MAX_SECTION)
-    mute = button("Unmute" if muted else "Mute", MUTE, value="no" if muted else "yes")
+    shown = ["*Made with your face*", *(lines[:_MAX_LINES] or ["Nothing yet."])]
+    text = joined(shown, MAX_SECTION - 20)  # there is room for how many more there are
+    if (others := len(lines) - text.count("\n")) > 0:
+        text += f"\nand {others:,} more"
+    label = "Unmute messages" if muted else "Mute messages"
+    mute = button(label, MUTE, value="no" if muted else "yes")
     return Message(text, [{**section(text), "accessory": mute}])
+
+
+def notice_of_day(jobs: Sequence[Job], public: Collection[str], presenters: Presenters) -> Message:
+    """Return the message about a day; who was not asked each time can have others ask from now on.
+
+    See ``made_with``.
+    """
+    made = made_with(jobs, public, presenters)
+    if all(job.asks_owner for job in jobs):
+        return made
+    return Message(made.text, [*made.blocks, actions([button(_ASK_FIRST, ASK_FIRST)])])
 
 
 def training_notice(job: Job, name: str) -> Message:
     """Return the message to the person in the footage of a training, about a replica of a name."""
+    training = "trained" if job.state.ended else "is training"
     text = (
-        f"<@{job.user}> is training a replica of you: “{unformatted(name)}”. You own it: limit "
+        f"<@{job.user}> {training} a replica of you: “{unformatted(name)}”. You own it: limit "
         "who uses it, or remove it, in my *Home* tab. Don't want it? Stop it."
     )
     stop = confirm(
@@ -225,7 +247,8 @@ def training_notice(job: Job, name: str) -> Message:
         no="Keep it",
     )
     pressed = button("Stop it", STOP_TRAINING, value=job.id, confirm=stop)
-    return Message(text, [section(text), actions([pressed])])
+    ask = button(_ASK_FIRST, ASK_FIRST, value=job.id)
+    return Message(text, [section(text), actions([ask, pressed])])
 
 
 def _outcome(settlement: Settlement, user: str | None) -> str:

@@ -60,6 +60,8 @@ MAX_REPLICAS: Final = 12
 MAX_MADE: Final = 10
 MAX_QUESTIONS: Final = 5
 """Of each sort: three blocks each. With everything else, a view has room for these."""
+MAX_COUNTED: Final = 100
+"""Requests that wait for approval: how many more there are is said up to here."""
 MAX_PAST: Final = 5
 """Changes of limits that are shown."""
 MONTH: Final = "month"
@@ -182,8 +184,11 @@ def _waiting(content: HomeContent, own: Sequence[Job], presenters: Presenters) -
     """Return what waits for the reader, with the questions about their ``own`` jobs."""
     known = [job for job in content.to_approve if job.kind in presenters]
     blocks = [_heading("Waiting for your approval")] if known else []
-    for job in known:
+    for job in known[:MAX_QUESTIONS]:
         blocks += _to_approve(job, presenters[job.kind])
+    if (others := len(known) - MAX_QUESTIONS) > 0:
+        number = "many" if len(known) == MAX_COUNTED else others
+        blocks.append(context(mrkdwn(f"and {number} more")))
     asked = [job for job in content.questions if job.kind in presenters]
     blocks += [_heading("Waiting for your answer")] if own or asked else []
     for job in own:

@@ -156,8 +156,8 @@ class ReplicaPresenter(Presenter):
         return progress(job.snapshot.facts.get("training_progress", "")) if job.snapshot else None
 
     def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        """Return who can use it."""
-        return " to use by everyone in this workspace"
+        """Return what it is ready for."""
+        return " to use"
 
     def advice(self, job: Job) -> str:
         """Return what the service's sentence about a failed training usually means."""
