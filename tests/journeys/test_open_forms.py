@@ -28,7 +28,7 @@ IDS = {
         questions_answer questions_cancel approval_approve approval_decline approval_withdraw
         video_retry replica_retry video_another replica_make_video use_as_script
         home_create home_train admin_limits admin_spending admin_month video_background
-        replica_menu owner_mute training_stop
+        replica_menu owner_mute owner_ask_first training_stop
     """,
     "options": "video_replica",
 }
