@@ -97,7 +97,7 @@ async def test_the_more_requests_wait_the_fewer_steps_begin_at_a_time(
     world = quiet_world
     world.timings = replace(world.timings, view_timeout=LONG)
     # From one claim to the next, while requests wait.
-    world.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=30)}
+    world.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=2)}
     async with world.running_bot(callbacks=False):
         await send_many(world, world.ana)
         await world.settle()
