@@ -17,6 +17,7 @@ from tests.journeys.test_owners import (
     limit_to_asking,
     made,
     not_theirs,
+    notice_of_use,
     offered,
     owner_of,
     says,
@@ -85,10 +86,7 @@ async def test_what_a_stopped_training_made_after_all_is_not_offered(world: Worl
 async def test_a_muted_owner_stays_muted_with_another_replica(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
-        await says(world, world.ana, f"add {REPLICA}")
-        await world.request_video(world.ben, {"script": SCRIPT})
-        await world.advance(hours=25)
-        await world.ana.click(made(world, "ana")[0], "Mute messages")
+        await world.ana.click(await notice_of_use(world), "Mute messages")
         await world.settle()
         world.service.add_replica("r-anna-2", "Anna 2")
         await says(world, world.ana, "add r-anna-2")

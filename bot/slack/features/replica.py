@@ -592,7 +592,7 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
     if user is None:
         await replicas.learn(snapshot, now)
     elif not await replicas.add(snapshot, user, now, is_admin=await ctx.is_admin(user)):
-        raise Refusal(f"This replica was removed here. {_not_yours(replicas.get(replica_id))}")
+        raise Refusal(f"This replica was removed here. {_NOT_YOURS}")
     known = replicas.get(replica_id)
     if known is not None and known.removed:
         raise Refusal(REPLICA_REMOVED)
