@@ -112,6 +112,10 @@ async def test_what_another_copy_counts_or_limits_holds_whatever_a_form_shows(wo
         world.query("UPDATE revisions SET revision = revision + 1 WHERE name = 'limits'")
         await form.submit(VALUES)
         assert "You've reached your limit of 1" in str(form.errors)
+        world.query("UPDATE limit_changes SET name = 'MAX_SCRIPT'")
+        world.query("UPDATE revisions SET revision = revision + 1 WHERE name = 'limits'")
+        await form.submit(VALUES)
+        assert list(form.errors) == ["script"], "under the field that it is about"
 
 
 @on_sqlite_alone
@@ -136,10 +140,11 @@ async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(
 @on_both_engines
 async def test_a_request_counts_in_memory_though_usage_was_being_read(address: Address) -> None:
     async with Store.open(address, TIMINGS, Limits(max_per_day=9)) as store:
+        await submit(store, "V1")
         remember = await store.database.run(lambda tx: store.limits.refresh(tx, NOW))
-        await submit(store)
+        await submit(store, "V2")
         remember()
-        assert min(each.number for each in store.limits.left("U1", NOW)) == 8
+        assert min(each.number for each in store.limits.left("U1", NOW)) == 7
 
 
 @on_both_engines
