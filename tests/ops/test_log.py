@@ -82,6 +82,8 @@ def test_a_traceback_is_logged_in_one_line_without_its_secrets(lines: Lines) -> 
     assert "KeyError: '***'" in line
     assert "test_log.py" in line
     assert "made-up" not in line
+    logging.getLogger("bot").error("odd", exc_info=KeyError(_KEY))  # repr() escapes it
+    assert "with+odd" not in "".join(lines())
 
 
 def test_a_callback_token_is_masked_in_paths(lines: Lines) -> None:
