@@ -96,6 +96,7 @@ from bot.store.job_rows import (
 )
 from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
 from bot.store.usage import (
+    OPEN_COLUMN,
     USED,
     USED_COLUMNS,
     Bound,
@@ -263,8 +264,7 @@ _FORM: Final = Query(
     SELECT (SELECT id FROM jobs WHERE request_key = :key) AS submitted,
         (SELECT id FROM jobs WHERE retry_of = :retry_of) AS retry,
         ({SAME}) AS same,
-        (SELECT count(*) FROM jobs WHERE ended_at IS NULL AND user_id = :user AND state IN
-            ('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')) AS open_jobs,
+        {OPEN_COLUMN},
         (SELECT max(turn_at) FROM jobs
             WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user) AS last_turn,
         {FACE_COLUMNS},

@@ -7,6 +7,7 @@ month if certainly nothing was charged: it was refused, or never sent. *Create a
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -24,6 +25,7 @@ from bot.setting_values import (
 from bot.store.audit import LAST_LIMIT_CHANGES, AuditAction, record
 from bot.store.database import (
     Database,
+    DatabaseError,
     Query,
     Row,
     Topic,
@@ -156,6 +158,12 @@ USED_COLUMNS: Final = f"""{"".join(_USED_OF)}
 """Of a statement that says how much a person and all have used, by the field of each limit, and the
 revision of the limits."""
 USED: Final = Query(f"SELECT {USED_COLUMNS}")
+OPEN_COLUMN: Final = """(SELECT count(*) FROM jobs
+    WHERE ended_at IS NULL AND user_id = :user AND state IN
+        ('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')) AS open_jobs
+"""
+"""Of a statement that says how many of a person's jobs have not ended and are not overdue."""
+_OPEN: Final = Query(f"SELECT {OPEN_COLUMN}")
 
 
 class Bound(Enum):
@@ -367,12 +375,13 @@ def reached_limit(
     ``used`` has the ``USED_COLUMNS``, read in the transaction that counts the call, after
     ``lock_limits``. ``open_jobs`` is how many the user has, where the call is for one more.
     """
-    most = limits.max_open_per_user
-    left = [
-        Left(LIMITS["MAX_OPEN_PER_USER"], max(0, most - open_jobs), most, None),
-        *requests_left(limits, used, now),
-    ]
+    left = [_open_left(limits, open_jobs), *requests_left(limits, used, now)]
     return next((LimitReached(each) for each in left if not each.number), None)
+
+
+def _open_left(limits: Limits, open_jobs: int) -> Left:
+    most = limits.max_open_per_user
+    return Left(LIMITS["MAX_OPEN_PER_USER"], max(0, most - open_jobs), most, None)
 
 
 def requests_left(limits: Limits, used: Row, now: datetime) -> list[Left]:
@@ -553,6 +562,8 @@ class LimitsTable:
         self._used: dict[tuple[str, str], int] = {}
         # Of these, what this process has counted since they began to be read.
         self._counted: dict[tuple[str, str], int] = {}
+        # By person, with the last request that this process has stored. Since then some have ended.
+        self._open: dict[str, int] = {}
         self._read_at: datetime | None = None
 
     @property
@@ -570,6 +581,17 @@ class LimitsTable:
     def left(self, user: str, now: datetime) -> list[Left]:
         """Return what each limit of a day or month leaves to a user, as far as memory knows."""
         return requests_left(self.current, self.used(user, now), now)
+
+    async def open_left(self, user: str) -> Left:
+        """Return what the limit of requests in progress leaves to a user.
+
+        The database is asked where memory knows of none that is left: one may have ended.
+        """
+        if self._open.get(user, 0) >= self.current.max_open_per_user:
+            with suppress(DatabaseError):
+                [row] = await self._database.run(lambda tx: tx.all(_OPEN, user=user), durable=False)
+                self._open[user] = row["open_jobs"]
+        return _open_left(self.current, self._open.get(user, 0))
 
     def refresh(self, tx: Transaction, now: datetime) -> Callable[[], None]:
         """Read the limits, and what was used since the last time; see ``Memory``."""
@@ -589,7 +611,8 @@ class LimitsTable:
         return remember
 
     def learn_count(self, user: str, now: datetime, before: Row) -> None:
-        """Keep in memory that a call was counted; ``before`` has the ``USED_COLUMNS`` before it."""
+        """Keep in memory that a job was stored; ``before`` has what was used and open before it."""
+        self._open[user] = before["open_jobs"] + 1
         self._counted |= {row: before[field] + 1 for field, row in _rows(user, now).items()}
         self._used |= self._counted
 

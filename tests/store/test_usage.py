@@ -8,7 +8,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.engine.test_unconfirmed import AGAIN
-from tests.journeys.test_limits import BUSY, refused
+from tests.journeys.test_limits import BUSY, VALUES
 from tests.modes import on_both_engines
 from tests.usage import usage_differences_in
 from tests.world import World
@@ -68,8 +68,10 @@ async def test_what_was_counted_yesterday_and_is_refused_today_is_given_back_yes
 async def test_what_a_limit_refuses_is_not_counted(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(MAX_OPEN_PER_USER="1"):
+        form = await world.open_form(world.ana)
         await world.request_video(world.ana)
-        await refused(world, world.ana)
+        await form.submit(VALUES)
+        assert form.errors
         assert used(world) == {TODAY: 1, MONTH: 1}
 
 
