@@ -1,6 +1,7 @@
 """Jobs, attempts, snapshots and deliveries: pure values and their states."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,9 @@ from typing import Final
 
 _FIRST_DAY: Final = datetime(1970, 1, 1, 8, tzinfo=UTC)
 _WORDS_A_MINUTE: Final = 150
+# Chinese and Japanese, which have no spaces. Japanese news are read at 300 characters a minute:
+# https://note.com/sakusakusakubun/n/ne553b7d3d7a1
+_HALF_A_WORD: Final = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff20]")
 
 # Failed calls in a row after which a card says that the service is out of reach.
 _UNREACHABLE_AFTER: Final = 3
@@ -515,4 +519,5 @@ def notice_day(moment: datetime) -> datetime:
 
 def spoken_time(script: str) -> timedelta:
     """Return about how long a script takes to speak, at 150 words a minute."""
-    return timedelta(minutes=len(script.split()) / _WORDS_A_MINUTE)
+    rest, halves = _HALF_A_WORD.subn(" ", script)
+    return timedelta(minutes=(len(rest.split()) + halves / 2) / _WORDS_A_MINUTE)

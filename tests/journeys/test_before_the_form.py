@@ -115,9 +115,10 @@ async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: 
     world = quiet_world
     price = {"PRICE_PER_MINUTE": "1.5", "PRICE_CURRENCY": "CHF"}
     async with world.running_bot(ADMIN_USERS=world.ben.user.id, **price):  # type: ignore[arg-type]
-        form = await world.open_form(world.ana, MINUTE)
-        assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
-        await form.close()
+        for script in (MINUTE, "こんにちは。" * 50):
+            form = await world.open_form(world.ana, script)
+            assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
+            await form.close()
         form = await world.open_form(world.ana)
         assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
         await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
