@@ -94,9 +94,8 @@ class _LineFormatter(logging.Formatter):
         # All at once, as masking each takes much longer. That finds callback addresses, too.
         if self._mask.may_change(texts) or any("input_value=" in text for text in texts):
             texts = [self._mask(_SECRET_BY_POSITION.sub(MASKED, text)) for text in texts]
-        return " ".join(f"{key}={_quoted(text)}" for key, text in zip(fields, texts, strict=True))
-
-
-def _quoted(text: str) -> str:
-    # Quoted as JSON, a value stays on the line and cannot look like further fields.
-    return text if _UNQUOTED.fullmatch(text) else json.dumps(text)
+        # Quoted as JSON, a value stays on the line and cannot look like further fields.
+        return " ".join(
+            f"{key}={text if _UNQUOTED.fullmatch(text) else json.dumps(text)}"
+            for key, text in zip(fields, texts, strict=True)
+        )

@@ -163,11 +163,6 @@ def _uses(params: Mapping[str, str]) -> tuple[str, str] | None:
     return ("replica", replica_id) if replica_id else None
 
 
-def _is_waiting(snapshot: Snapshot) -> bool:
-    """Return whether it is "queued": that may last for as long as its replica trains."""
-    return snapshot.status.casefold() == _QUEUED
-
-
 VIDEO: Final = Kind(
     name="video",
     path="/v2/videos",
@@ -193,6 +188,7 @@ VIDEO: Final = Kind(
     read=_read,
     compare=_compare,
     uses=_uses,
-    is_waiting=_is_waiting,
+    # That may last for as long as its replica trains.
+    is_waiting=lambda snapshot: snapshot.status.casefold() == _QUEUED,
 )
 """The kind of videos: its parameters are the fields of the create request."""

@@ -166,11 +166,6 @@ _LONG_BYTES: Final = 4096
 _OWN_PACE: Final = 1.5
 
 
-def _is_other(call: Call, before: Call) -> bool:
-    """Return whether two calls are of different people and, if any, with different replicas."""
-    return not set(call.own) & set(before.own)
-
-
 class VideoService:
     """Creates and reads what the service makes.
 
@@ -546,7 +541,8 @@ class VideoService:
         holds = [gate.find(Failure.SERVICE_TROUBLE, whom) for whom in call.own]
         # Who had trouble before, and has it still, shows nothing about others.
         is_news = not any(hold and hold.tried_by is call for hold in holds)
-        is_outage = is_news and any(_is_other(call, each) for each in recent)
+        # Of different people and, if any, with different replicas.
+        is_outage = is_news and any(not set(call.own) & set(each.own) for each in recent)
         if is_outage or gate.find(Failure.SERVICE_DOWN, path):
             gate.hold(Failure.SERVICE_DOWN, error, whom=path, call=call)
             self.outages.keep(path, error.cause)
@@ -683,17 +679,17 @@ class VideoService:
                 ) as response,
             ):
                 if response.is_success:
-                    return await self._read_answer(self._masked_json, await content_of(response))
+                    # Some services quote the key in what they answer.
+                    return await self._read_answer(
+                        lambda content: self._mask.json(json.loads(content)),
+                        await content_of(response),
+                    )
                 content = b""
                 with suppress(Uncertain), translated():  # the status says enough
                     content = await content_of(response)
                 now = self._clock.now()
                 read_error = partial(from_answer, response, mask=self._mask, now=now)
                 raise await self._read_answer(read_error, content)
-
-    def _masked_json(self, content: bytes) -> Any:  # noqa: ANN401
-        # Some services quote the key in what they answer.
-        return self._mask.json(json.loads(content))
 
     async def _read_answer(self, read: Callable[[bytes], _T], content: bytes) -> _T:
         """Read an answer; a long one in a thread, one at a time, so that nothing waits for it."""

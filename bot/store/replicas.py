@@ -456,7 +456,8 @@ class Replicas:
             changed = [
                 each
                 for each in listed
-                if each.remote_id in known and _differs(known[each.remote_id], each)
+                if (row := known.get(each.remote_id))
+                and any(row[name] != value for name, value in _columns(each).items())
             ]
             gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
             # The revision is locked before replicas are, as in all that changes them.
@@ -701,11 +702,6 @@ def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
     name = snapshot.facts.get("replica_name", "") or known.service_name
     said = (name, snapshot.status, snapshot.verdict, only_hosts(snapshot.reason))
     return said == (known.service_name, known.status, known.verdict, known.reason)
-
-
-def _differs(row: Row, listed: Snapshot) -> bool:
-    """Return whether a row is out of date."""
-    return any(row[name] != value for name, value in _columns(listed).items())
 
 
 def _is_gone(row: Row, listed_ids: set[str], now: datetime) -> bool:

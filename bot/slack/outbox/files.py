@@ -62,10 +62,6 @@ class _File(Payload):
 
     shares: Shares = Field(default=Shares(), validation_alias=AliasPath("file", "shares"))
 
-    def is_in(self, channel: str) -> bool:
-        """Return whether the file is shared in a channel. It was uploaded for one thread alone."""
-        return channel in self.shares.public or channel in self.shares.private
-
 
 @dataclass(frozen=True, slots=True)
 class _Attachment:
@@ -285,7 +281,8 @@ class Uploads(Outbox):
         except OutsideError as error:
             await self._back_off(delivery, error)
             return
-        if found is not None and found.is_in(delivery.channel):
+        # It was uploaded for one thread alone.
+        if found and delivery.channel in {*found.shares.public, *found.shares.private}:
             await self._shared(delivery)
         elif is_open:
             await self._release(
