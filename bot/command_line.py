@@ -322,7 +322,7 @@ def move_database(source: str, target: str) -> _Run:
         )
         print(
             f"Now set DATABASE_URL to the new database and start the bot. Keep {old} as a backup: "
-            "no bot starts on it any more."
+            "no bot starts on it anymore."
         )
         return 0
 

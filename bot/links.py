@@ -253,7 +253,7 @@ def _rest(text: str, unencoded: re.Pattern[str]) -> str:
 
 def _host(text: str) -> str:
     if not text:
-        raise BadLink("The link names no host. It should look like https://example.com.")
+        raise BadLink("The link has no domain. It should look like https://example.com.")
     if text.startswith("["):
         return f"[{_address(IPv6Address, text[1:-1])}]"
     host = _ascii_host(text).removesuffix(".")

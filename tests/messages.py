@@ -267,7 +267,7 @@ def command_entries() -> Iterator[Entry]:
         "`/video status`, not checked",
         shown(
             status_message(
-                PRESENTER, cards.rendering(), None, ANA, "The video service cannot be reached."
+                PRESENTER, cards.rendering(), None, ANA, "The video service can't be reached."
             )
         ),
     )

@@ -50,7 +50,7 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     errors, links = dict[str, str](), dict[str, str]()
     params = {name: value for name in FIELDS if (value := fields.get(name, "").strip())}
     if "train_video_url" not in params:
-        errors["train_video_url"] = "Paste a direct link to the training video."
+        errors["train_video_url"] = "Paste a direct link to the footage."
     for name in ("train_video_url", "consent_video_url"):
         if name in params:
             try:

@@ -80,7 +80,7 @@ def parse(fields: Mapping[str, str], max_script: int) -> dict[str, str]:
     if not replica_id:
         errors["replica_id"] = "Pick a replica or paste a replica ID."
     elif not is_replica_id(replica_id):
-        errors["replica_id"] = "A replica ID is one word of letters and digits."
+        errors["replica_id"] = "That doesn't look like a replica ID."
     if not script:
         errors["script"] = "Write what the replica should say."
     elif not any(letter.isalnum() and letter not in _FILLERS for letter in script):

@@ -157,7 +157,7 @@ _NEUTRAL: Final = ("/v2/videos", "is-anyone-there")
 """What is read to see whether the service answers: nothing has this id."""
 _UNAUTHORIZED: Final = "401"
 _SERVER_ERROR: Final = http_cause(HTTPStatus.INTERNAL_SERVER_ERROR)
-_UNREADABLE: Final = Unavailable("The video service's answer could not be read.", cause="broken")
+_UNREADABLE: Final = Unavailable("The video service's answer couldn't be read.", cause="broken")
 _MAX_TROUBLES: Final = 100
 # Longer answers are read in a thread. Masking may take 3 ms for each 1,000 bytes of an answer that
 # is made for that, and 0.02 ms for one that the interface describes.
@@ -508,7 +508,7 @@ class VideoService:
     @contextmanager
     def _watch(self, call: Call) -> Iterator[None]:
         """Note a create call that goes wrong, also while it has no answer for too long."""
-        hanging = Unavailable("The video service did not answer in time.", cause="timeout")
+        hanging = Unavailable("The video service didn't answer in time.", cause="timeout")
         watch = asyncio.get_running_loop().call_later(
             self._timings.hang_after.total_seconds(), self._note_trouble, call, hanging
         )
@@ -580,7 +580,7 @@ class VideoService:
         is_check: bool = False,
     ) -> Any:  # noqa: ANN401
         if remote_id in {".", ".."}:
-            raise Refused("There is nothing with this id.", code="404")
+            raise Refused("Nothing has this ID.", code="404")
         path = f"{path}/{quote(remote_id, safe='')}"
         call = Call(path, asked_for=asked_for)
         try:

@@ -146,10 +146,10 @@ _NOTHING_DONE: Final = frozenset(
 _MAX_REASON: Final = 500  # characters
 _MAX_RETRY_AFTER: Final = timedelta(days=1)
 
-_NOT_SENT: Final = (Unavailable, "The video service cannot be reached.")
-_NO_ANSWER: Final = (Uncertain, "The video service did not answer in time.")
+_NOT_SENT: Final = (Unavailable, "The video service can't be reached.")
+_NO_ANSWER: Final = (Uncertain, "The video service didn't answer in time.")
 _BROKEN: Final = (Uncertain, "The connection to the video service broke.")
-_UNREADABLE: Final = (Uncertain, "The video service's answer could not be read.")
+_UNREADABLE: Final = (Uncertain, "The video service's answer couldn't be read.")
 
 OUTCOMES: Final[Mapping[type[Exception], tuple[type[Unavailable | Uncertain], str]]] = {
     # HTTPError

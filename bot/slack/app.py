@@ -138,15 +138,13 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
             _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
             text = f"{title}. Please try again."
             if body.get("type") == "view_submission":  # it may have been stored already
-                text = (
-                    f"{title}. This may not have been saved. Submit it again: nothing starts twice."
-                )
+                text = f"{title}. This may not have been saved. It's safe to submit again."
     return answer_privately(ctx, body, title, with_reference(text, code))
 
 
 def _start_again(body: Json) -> str:
     if body.get("type") == "view_submission":  # what was entered stays in it until it is closed
-        return "Copy what you entered, and open this form again."
+        return "Copy what you entered and open this form again."
     return "Please start again."
 
 

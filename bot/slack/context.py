@@ -55,7 +55,7 @@ from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
-UNKNOWN_JOB: Final = "I can't find this any more."
+UNKNOWN_JOB: Final = "I can't find this anymore."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
 # https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
 _RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
@@ -167,7 +167,7 @@ _NOT_STORED: Final[Sequence[tuple[type[DatabaseError], str, str, str]]] = (
         DatabaseUncertain,
         "not stored for certain",
         "Something went wrong",
-        "This may not have been saved. Try again: nothing starts twice.",
+        "This may not have been saved. It's safe to try again.",
     ),
     # Not that nothing was started: an earlier copy of this request may have been saved.
     (
@@ -239,7 +239,7 @@ def kept_left(view: Json, before: Sequence[Json]) -> Json:
 
 def missing_id(command: str, subcommand: str, noun: str) -> str:
     """Return where to find the id that a subcommand lacks."""
-    return f"`{command} {subcommand}` needs a {noun} ID: *Details* on its message shows it."
+    return f"`{command} {subcommand}` needs a {noun} ID. Find it under *Details*."
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class HandlerContext:
                 case ErrorAction.DONE:
                     return None
                 case ErrorAction.EXPIRED:
-                    return "Slack took too long, so the form couldn't open. Try again?"
+                    return "Slack took too long to open the form. Please try again."
                 case ErrorAction.PAUSE | ErrorAction.REDIRECT:
                     return f"Slack doesn't let me open forms ({error.code}). Let {OPERATOR} know."
             code = reference()

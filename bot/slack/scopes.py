@@ -7,8 +7,8 @@ from typing import Final
 from bot.setting_values import MAX_BOX
 
 REQUIRED_SCOPES: Final[Mapping[str, str]] = {
-    "commands": "there are no commands, so nobody can ask for anything",
-    "chat:write": "nobody gets an answer",
+    "commands": "there are no commands, so no one can ask for anything",
+    "chat:write": "no one gets an answer",
     "chat:write.public": "the bot answers only in channels that it was invited to",
 }
 """What is lost without the scopes in ``manifest.yml`` that nobody may decline."""
@@ -28,7 +28,7 @@ OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
     ),
     "channels:read": f"public channels {_SHARED}; {_OWN_ALONE}",
     "groups:read": f"private channels {_SHARED}",
-    "usergroups:read": "user groups in VIDEO_USERS and TRAINING_USERS let nobody in",
+    "usergroups:read": "user groups in VIDEO_USERS and TRAINING_USERS do not count",
     "files:read": f"scripts have at most {MAX_BOX:,} characters, whatever MAX_SCRIPT says",
     "files:write": (
         "no video or long transcript is posted as a file: the reply has the links, and Details "

@@ -110,11 +110,11 @@ def _any_or(ids: Callable[[str], frozenset[str]]) -> Callable[[str], frozenset[s
 
 _LIMITS: Final = (
     Limit(
-        "MAX_PER_USER_PER_DAY", "requests per person and day", requests, MOST_REQUESTS, period="day"
+        "MAX_PER_USER_PER_DAY", "requests per person per day", requests, MOST_REQUESTS, period="day"
     ),
     Limit(
         "MAX_PER_USER_PER_MONTH",
-        "requests per person and month",
+        "requests per person per month",
         requests,
         MOST_REQUESTS,
         period="month",
@@ -122,7 +122,7 @@ _LIMITS: Final = (
     Limit("MAX_OPEN_PER_USER", "requests in progress per person", requests, MOST_REQUESTS),
     Limit(
         "MAX_PER_DAY",
-        "requests per workspace and day",
+        "requests per workspace per day",
         requests,
         MOST_REQUESTS,
         period="day",
@@ -130,7 +130,7 @@ _LIMITS: Final = (
     ),
     Limit(
         "MAX_PER_MONTH",
-        "requests per workspace and month",
+        "requests per workspace per month",
         requests,
         MOST_REQUESTS,
         period="month",

@@ -25,7 +25,7 @@ _GOING_ON: Final = {
     "Waiting",
     "Starting",
     "Checking",
-    "Your answer is needed",
+    "Needs an answer",
     "Waiting for its replica",
     "Rendering",
     "Training",
@@ -371,11 +371,11 @@ def _is_wrong(env: Environment, approvals: Approvals, request: UserRequest, repl
         return approvals.is_wrong(request, reply, was_created=bool(ends))
     if "You weren't charged." in reply.text:
         return bool(ends)
-    if "This try cost nothing" in reply.text:
+    if "You may be charged for an earlier try." in reply.text:
         return not request.create_again_presses
-    if "I got no answer" in reply.text:
+    if "No answer in a week" in reply.text:
         return False
-    if "may have been made" in reply.text:
+    if "was cancelled" in reply.text:
         return request.decision != "give up"
     if "It took too long" in reply.text:
         return None not in ends.values()

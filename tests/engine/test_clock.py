@@ -207,7 +207,7 @@ async def test_an_unconfirmed_job_is_not_created_again_when_the_clock_jumps(
             await world.advance(minutes=5)
 
     card = world.card(ANA)
-    assert "Your answer is needed" in card.text
+    assert "Needs an answer" in card.text
     assert world.replies(card) == [], "it has not been given up"
     assert world.created_count() == 1
     assert len(world.requests_for("create_video")) == 1

@@ -147,7 +147,7 @@ async def test_an_interrupted_create_call_is_asked_about_and_never_repeated_by_i
     polling.kill_at = f"{phase} create"
     await polling.request_video()
     await polling.restart_killed_bot()
-    await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
+    await polling.wait_until(lambda: polling.card_says("Needs an answer"))
     assert polling.moments.count("before create") == 1
     assert await polling.bot.terminate() == 0
     assert polling.posts() == 1

@@ -47,7 +47,7 @@ async def _lost(world: World, scenario: Scenario | None) -> Lost:
     await world.advance(minutes=16)
     body = world.requests_for("create_video")[-1].body
     assert isinstance(body, dict)
-    assert "Your answer is needed" in world.now(card).text
+    assert "Needs an answer" in world.now(card).text
     return Lost(world.now(card), body["callback_url"])
 
 
@@ -223,4 +223,4 @@ async def test_what_is_days_older_than_the_request_is_not_what_it_made(
     await world.advance(minutes=5)
 
     assert not world.replies(lost.card)
-    assert "Your answer is needed" in world.now(lost.card).text
+    assert "Needs an answer" in world.now(lost.card).text

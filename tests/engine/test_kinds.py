@@ -87,7 +87,7 @@ def test_a_training_form_becomes_the_fields_of_the_create_request() -> None:
 
 def test_a_mistake_in_a_training_form_is_shown_under_its_field(subtests: pytest.Subtests) -> None:
     for field, value, said in [
-        ("train_video_url", "", "direct link to the training video"),
+        ("train_video_url", "", "direct link to the footage"),
         ("train_video_url", "s3://bucket/x", "https://"),
         ("consent_video_url", "http://localhost/", "isn't reachable from the internet"),
         ("replica_name", "x" * 101, "at most 100"),

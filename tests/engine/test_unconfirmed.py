@@ -26,7 +26,7 @@ async def _is_asked(world: World, *, made: bool) -> Message:
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
     asking = world.now(card)
-    assert "Your answer is needed" in asking.text
+    assert "Needs an answer" in asking.text
     return asking
 
 
@@ -142,7 +142,7 @@ async def test_a_create_answer_cannot_claim_the_video_of_another_job(world: Worl
 
     assert len(world.replies(theirs)) == 1
     assert not world.replies(card)
-    assert "Your answer is needed" in world.now(card).text
+    assert "Needs an answer" in world.now(card).text
 
 
 async def test_a_callback_clears_up_a_create_answer_that_named_the_video_of_another_job(
@@ -176,7 +176,7 @@ async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(
 
     await world.advance(minutes=2)
 
-    assert "Your answer is needed" in world.now(card).text
+    assert "Needs an answer" in world.now(card).text
     assert world.posts() == [world.now(card), world.question(card)]
     assert len(world.requests_for("create_video")) == 1
 
@@ -186,7 +186,7 @@ async def test_without_a_public_address_the_question_comes_at_once(quiet_world: 
     async with world.running_bot(callbacks=False):
         world.service.faults.next("create_video", Reset(done=True))
         card = await world.request_video(world.ana)
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
 
         [video_id] = world.service.videos
         await _gives_id(world, world.now(card), video_id)
@@ -278,7 +278,7 @@ async def test_a_wrong_id_that_is_checked_later_is_not_adopted(
     await world.advance(minutes=10)
 
     assert not world.replies(asking)
-    assert "Your answer is needed" in world.now(asking).text
+    assert "Needs an answer" in world.now(asking).text
 
 
 async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
@@ -347,7 +347,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
 
     answer = await world.ana.click(world.question(asking), AGAIN)
     assert answer.dialog is not None
-    assert "you're charged twice" in answer.dialog
+    assert "you'll pay twice" in answer.dialog
     await world.advance(minutes=5)
 
     [reply] = world.replies(asking)
@@ -421,7 +421,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     [reply] = world.replies(asking)
     assert first not in reply.text
     card = world.now(asking)
-    assert "An earlier video was made too. You may be charged" in card.text
+    assert "An earlier try worked too. You may be charged" in card.text
     assert first in str(await world.details(world.ana, card))
     assert "Ready" in card.text
     assert world.posts() == [card, *world.questions(card), reply]
@@ -513,7 +513,7 @@ async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
 
     direct = world.slack.dm("ana").id
     [card] = world.slack.messages(direct)
-    assert "Your answer is needed" in card.text
+    assert "Needs an answer" in card.text
     assert world.question(card).thread_ts == card.ts
 
 
@@ -530,7 +530,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
         await world.advance(minutes=30)
 
     [reply] = world.replies(asking)
-    assert "I got no answer." in reply.text
+    assert "No answer in a week." in reply.text
     assert len(world.requests_for("create_video")) == 1
 
 
@@ -547,4 +547,4 @@ async def test_an_attempt_is_stored_before_its_create_call(quiet_world: World) -
 
     assert len(world.requests_for("create_video")) == 1
     [card, _] = world.posts()
-    assert "Your answer is needed" in card.text
+    assert "Needs an answer" in card.text

@@ -115,7 +115,7 @@ async def test_a_callback_may_name_what_the_service_does_not_find_yet(
     world.service.faults.next("read_video", answer, answer)
 
     await _calls_back(world, url, video_id)
-    assert "Your answer is needed" not in world.now(card).text
+    assert "Needs an answer" not in world.now(card).text
     await world.advance(minutes=10)
 
     [reply] = world.replies(card)
@@ -130,7 +130,7 @@ async def test_the_person_is_asked_if_the_service_never_finds_what_a_callback_na
     await _calls_back(world, url, "v-nothing")
     await world.advance(minutes=20)
 
-    assert "Your answer is needed" in world.now(card).text
+    assert "Needs an answer" in world.now(card).text
     reads = len(world.requests_for("read_video"))
     assert reads < 30
     await world.advance(hours=3)

@@ -33,7 +33,7 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
     async with world.running_bot(ADMIN_USERS=admins, MAX_PER_USER_PER_DAY="10"):
         await opened(world, cleo)
         await world.request_video(ben)
-        assert "Requests per person and day: *10*\n" in words(await opened(world, ana))
+        assert "Requests per person per day: *10*\n" in words(await opened(world, ana))
 
         form = await limits_form(world, ana)
         assert form.values[f"{PER_USER}.0"] == "10"
@@ -42,8 +42,8 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
         await world.advance(seconds=10)
         for admin in (ana, cleo):
             shown = words(admin.home)
-            assert f"Requests per person and day: *1*, changed by <@{ana.user.id}>" in shown
-            assert f"<@{ana.user.id}> lowered requests per person and day from 10 to 1" in shown
+            assert f"Requests per person per day: *1*, changed by <@{ana.user.id}>" in shown
+            assert f"<@{ana.user.id}> lowered requests per person per day from 10 to 1" in shown
         answer = await ben.command("/video")
         assert "your limit of 1 request a day" in answer.body
         request = await world.open_form(cleo)
@@ -55,9 +55,9 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
         await form.submit({PER_USER: None, "VIDEO_USERS": []})
         await world.advance(seconds=10)
         shown = words(ana.home)
-        assert "Requests per person and day: *10*\n" in shown
+        assert "Requests per person per day: *10*\n" in shown
         assert "Who can create videos: everyone\n" in shown
-        assert f"<@{cleo.user.id}> raised requests per person and day from 1 to 10" in shown
+        assert f"<@{cleo.user.id}> raised requests per person per day from 1 to 10" in shown
         await world.request_video(ben)
 
 
@@ -123,7 +123,7 @@ async def test_an_admin_is_told_what_another_has_changed_meanwhile(quiet_world: 
         await second.submit({PER_USER: "3"})
         assert second.is_open
         told = words(second)
-        assert f"<@{ana.user.id}> has set *requests per workspace and day* to 7." in told
+        assert f"<@{ana.user.id}> has set *requests per workspace per day* to 7." in told
         assert "saved yet" in told
         assert second.values[f"{PER_DAY}.1"] == "7", "what nobody touched is what is in force"
         assert second.values[f"{PER_USER}.1"] == "3", "nothing typed is lost"
@@ -174,7 +174,7 @@ async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: Wor
         await world.advance(seconds=10)
         assert ana.home is not None
         assert "Nothing yet." in words(ana.home)
-        await ana.home.click("All months")
+        await ana.home.click("View usage")
         assert ana.modal is not None
         assert "*Nothing yet*" in words(ana.modal)
         before = month_start(world.clock.now()) - timedelta(days=1)

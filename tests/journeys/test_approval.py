@@ -121,7 +121,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
     name, ana, ben = "Welcome &lt;@U1&gt; to the team!", world.ana.user.id, world.ben.user.id
     assert reply.text == (
         f"<@{ana}>, “{name}” was declined by ben.\n"
-        "“Too long, ask &lt;@U1&gt; &amp; &lt;!channel&gt; first” Nothing was created."
+        "“Too long, ask &lt;@U1&gt; &amp; &lt;!channel&gt; first” You weren't charged."
     )
     assert labels(reply) == ["Edit and retry"]
     assert "Declined by ben." in world.now(card).text
@@ -201,15 +201,15 @@ async def _expires(world: World) -> None:
     await world.advance(minutes=2)
     assert "Not approved in time" in world.now(card).text
     [reply] = world.replies(card)
-    assert reply.text.endswith("wasn't approved in time.\nNothing was created.")
+    assert reply.text.endswith("wasn't approved in time.\nYou weren't charged.")
     assert labels(reply) == ["Edit and retry"]
-    assert "Expired without an answer." in world.now(asked).text
+    assert "Not approved in time." in world.now(asked).text
     for button in ("Approve", "Decline"):
         await world.ben.click(asked, button)
     await world.advance(minutes=5)
     assert world.created_count() == 0
     assert len(world.replies(card)) == 1
-    expired = "This request expired without an answer."
+    expired = "This wasn't approved in time."
     assert world.ephemerals(world.ben, "approvals") == [expired, expired]
     assert audit(world) == [("expired", None, "")]
 
@@ -269,7 +269,7 @@ async def test_a_person_cancels_a_request_that_waits(world: World) -> None:
     assert world.created_count() == 0
     assert f"Cancelled by <@{ana}>." in world.now(asked).text
     [reply] = world.replies(card)
-    assert reply.text.endswith("was cancelled.\nNothing was created.")
+    assert reply.text.endswith("was cancelled.\nYou weren't charged.")
     assert world.ephemerals(world.ana) == [f"<@{ana}> has already cancelled this."]
     assert world.ephemerals(world.ben, "approvals") == [f"<@{ana}> has already cancelled this."]
 
@@ -389,7 +389,7 @@ async def test_of_approve_and_decline_at_once_on_two_copies_one_counts(
             )
             await world.advance(minutes=5)
             if form.is_open:
-                assert "That has already been settled." in str(form.errors)
+                assert "That's already settled." in str(form.errors)
                 await form.close()
             was_created = any(video.script == f"Number {number}" for video in made(world))
             assert ("Approved by" in world.now(asked).text) is was_created

@@ -14,7 +14,7 @@ from tests.store.test_usage import used
 from tests.world import World, buttons_of
 
 AGAIN = "Create again"
-CHARGED_TWICE = "If it worked, you're charged twice."
+CHARGED_TWICE = "If it worked, you'll pay twice."
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ async def test_an_earlier_approve_or_decline_counts_for_no_later_create_call(wor
         await world.ben.click(asked, "Approve")
         await form.submit({"decline_reason": "No"})
         await world.advance(minutes=5)
-        assert "That has already been settled." in str(form.errors)
-        assert "That has already been settled." in world.ephemerals(world.ben, "approvals")
+        assert "That's already settled." in str(form.errors)
+        assert "That's already settled." in world.ephemerals(world.ben, "approvals")
         assert creates(world) == 1
         assert outstanding(world)
 
@@ -158,14 +158,14 @@ async def test_what_is_not_approved_again_may_have_been_created_before(
         await world.advance(minutes=2)
         [reply] = world.replies(card)
         for message in (reply, world.now(card)):
-            assert "Nothing was created" not in message.text
-            assert "It may have been made." in message.text
+            assert "You weren't charged" not in message.text
+            assert "You may still be charged." in message.text
         assert not outstanding(world)
         # What it made after all is shown.
         [made] = world.service.videos
         await world.service.call_back(made)
         await world.advance(minutes=5)
-        assert "An earlier video was made too" in world.now(card).text
+        assert "An earlier try worked too" in world.now(card).text
         assert creates(world) == 1
         assert set(used(world).values()) == {1}
 
@@ -192,7 +192,7 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
         assert "Waiting for your approval" not in str(world.ben.home.view.body)
         await world.ben.click(asked, "Approve")
         await world.advance(minutes=5)
-        assert "That has already been settled." in world.ephemerals(world.ben, "approvals")[-1]
+        assert "That's already settled." in world.ephemerals(world.ben, "approvals")[-1]
         assert creates(world) == 1
         assert set(used(world).values()) == {1}
 

@@ -102,7 +102,7 @@ async def test_nobody_is_told_that_nothing_was_created_since_a_backup(
         await decline(world, world.now(asked), world.ben, "It was made before")
         await world.advance(minutes=5)
         shown = world.now(card).text
-        assert "Nothing was created" not in shown
+        assert "You weren't charged" not in shown
         assert "the video may have been made since." in shown
         assert world.created_count() == 1
         assert len(world.replies(card)) == 1

@@ -20,7 +20,7 @@ async def asks_once_more(world: World, card: Message) -> Message:
     await world.ana.click(world.question(card), CREATE_AGAIN)
     await world.advance(seconds=5)
     again = world.now(card)
-    assert "Your answer is needed" in again.text
+    assert "Needs an answer" in again.text
     return again
 
 
@@ -31,7 +31,7 @@ async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(quiet_worl
         late = click(world, world.question(card), "job_give_up")
         again = await asks_once_more(world, card)
         await replay(world, late)
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
         assert SETTLED in world.ephemerals(world.ana)[-1]
         await world.ana.click(world.question(again), "Cancel request")
         await world.settle()
@@ -69,7 +69,7 @@ async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(
         await world.settle()
         assert SETTLED in form.errors["remote_id"]
         assert form.values["remote_id"] == f"{other}x"
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
         paths = [each.path for each in world.requests_for("read_video")]
         assert not [path for path in paths if path.endswith(f"{other}x")]
 

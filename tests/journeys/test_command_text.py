@@ -80,7 +80,7 @@ async def test_a_subcommand_alone_explains_itself_in_any_case_and_opens_no_form(
         assert answer.message is not None
         assert answer.json is not None
         assert answer.json["response_type"] == "ephemeral"
-        lacks = "Say which: " if typed == "DEFAULT" else f"`{command} {typed.lower()}` needs a "
+        lacks = "Try `" if typed == "DEFAULT" else f"`{command} {typed.lower()}` needs a "
         assert answer.message.text.startswith(lacks)
         assert world.ana.modal is None
 

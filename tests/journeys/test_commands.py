@@ -204,7 +204,7 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
 
     shown = await _status(world, world.ana, number_of(card))
     assert "Rendering" in shown
-    assert "Couldn't be checked just now" in shown
+    assert "Couldn't check just now" in shown
 
     shown = await _status(world, world.ana, "somewhere-else")
     assert "couldn't look up" in shown

@@ -83,8 +83,7 @@ async def test_without_the_scope_nobody_of_a_user_group_may_ask_and_is_told_what
     settings = {"ADMIN_USERS": cleo, "MAX_PER_USER_PER_DAY": "1"}
     async with world.running_bot(VIDEO_USERS=f"{GROUP},{world.ben.user.id}", **settings):  # type: ignore[arg-type]
         assert await told(world, world.ana) == (
-            "I can't see who is in the user group that can do that. Let "
-            f"<@{cleo}> know: I need the scope usergroups:read."
+            f"I can't check your user groups. Let <@{cleo}> know: I need the usergroups:read scope."
         )
         form = await world.open_form(world.ben)
         assert f"You can make 1 request {UNTIL_TOMORROW}." in str(form.view.body)

@@ -14,7 +14,7 @@ from tests.world import FOOTAGE, REPLICA, World, buttons_of, offered_ids
 
 SCRIPT = "I resign, effective today."
 NOT_YOURS = "Only its owner or an admin can do that."
-REMOVED = "This replica was removed here. Pick another one."
+REMOVED = "This replica was removed. Pick another one."
 
 
 def not_theirs(world: World, name: str) -> str:
@@ -133,7 +133,7 @@ async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(
         assert "Waiting" in world.now(card).text
         await (await change(world, world.ana, f"remove {REPLICA}")).submit()
         await world.advance(hours=1)
-        assert "Stopped by the replica's owner or an admin" in world.now(card).text
+        assert "Stopped because the replica was removed" in world.now(card).text
         [reply] = world.replies(card)
         assert "this replica was removed, so I didn't make your video" in reply.text
         assert "You weren't charged." in world.now(card).text
@@ -226,8 +226,8 @@ async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> Non
         await world.settle()
         form = await change(world, world.ana, f"remove {REPLICA}")
         said = str(form.view.body["blocks"])
-        assert "Default in channels: 1. Open requests: 1; sent ones go on." in said
-        assert "It still exists at the video service: delete it there too." in said
+        assert "Default in channels: 1. In progress: 1; unsent ones stop." in said
+        assert "An admin still has to delete it at the video service." in said
         await form.submit()
         assert not form.is_open
         await world.advance(hours=3)
@@ -238,11 +238,11 @@ async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> Non
         assert REPLICA not in await offered_ids(form)
         for pasted in (REPLICA, REPLICA.upper()):
             await form.submit({"replica_id": pasted, "script": "Hello."})
-            assert form.errors == {"replica_id": "This replica was removed here. Pick another one."}
+            assert form.errors == {"replica_id": "This replica was removed. Pick another one."}
         await form.close()
         created = world.created_count()
         assert await says(world, world.ben, f"default {REPLICA}") == REMOVED
-        removed = f"This replica was removed here. {NOT_YOURS}"
+        removed = f"This replica was removed. {NOT_YOURS}"
         assert await says(world, world.ben, f"add {REPLICA}") == removed
         assert await says(world, world.ben, f"add {REPLICA.upper()}") == removed
         world.service.replicas[REPLICA].name = "Anna anew"  # the list has news of it
@@ -331,7 +331,7 @@ async def test_what_others_ask_for_waits_for_the_owner(quiet_world: World) -> No
         card = await world.request_video(world.ben, {"script": SCRIPT})
         [asked] = told(world, "ana")
         who = world.ben.user.id
-        assert asked.text.startswith(f"*May <@{who}> make this video with your replica?*")
+        assert asked.text.startswith(f"*Let <@{who}> make this video with your replica?*")
         assert SCRIPT in str(asked.blocks)
         assert "This month so far" not in asked.text
         assert REPLICA not in asked.text
@@ -366,7 +366,7 @@ async def test_the_owner_declines(world: World) -> None:
     await world.ana.modal.submit()  # it is her own face: she need not say why
     await world.advance(minutes=5)
     [reply] = world.replies(card)
-    assert reply.text.endswith("was declined by ana.\nNothing was created.")
+    assert reply.text.endswith("was declined by ana.\nYou weren't charged.")
     # Who tries again asks again.
     await world.ben.click(reply, "Edit and retry")
     assert world.ben.modal is not None
@@ -552,7 +552,7 @@ async def test_one_press_on_a_notice_has_others_ask_first(quiet_world: World) ->
         await world.ana.click(notice, "Ask me first")
         await world.settle()
         said = world.ephemerals(world.ana, direct(world, "ana"))[-1]
-        assert said == "From now on, others ask you first."
+        assert said == "Others now need your approval."
         created = world.created_count()
         await world.request_video(world.ben, {"script": "Second."})
         await world.advance(minutes=5)
@@ -622,8 +622,8 @@ async def test_home_has_a_persons_own_replicas_first(quiet_world: World) -> None
             await says(world, world.ben, f"add r-{number}")
         await limit_to_asking(world, world.ben, "r-12")
         shown = list(rows((await home(world, world.ana)).view.body["blocks"]))
-        assert shown[0] == "Anna · Yours · asks you first"
-        assert shown[1] == f"Other 12 · <@{world.ben.user.id}> · asks its owner first"
+        assert shown[0] == "Anna · Yours · needs approval"
+        assert shown[1] == f"Other 12 · <@{world.ben.user.id}> · needs approval"
         assert shown[2] == f"Other 11 · <@{world.ben.user.id}>"
         assert len(shown) == 12
 
@@ -641,11 +641,11 @@ async def test_an_owner_is_asked_in_their_own_words(world: World) -> None:
     await says(world, world.ana, f"add {REPLICA}")
     form = await change(world, world.ana, "rename Anna")
     said = str(form.view.body["blocks"])
-    assert "They ask me first" in said
+    assert "Ask me first" in said
     assert "You see each script, and decide." in said
     await form.close()
     said = await says(world, world.ana, "remove")
-    assert said == "Say which: `/replica remove <name>`. `/replica list` shows them."
+    assert said == "Try `/replica remove <name>`. `/replica list` shows names."
 
 
 async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:

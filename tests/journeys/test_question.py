@@ -56,7 +56,7 @@ async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(
     assert "“Hello, world.”" in question.text
     assert question.pings == {world.ana.user.id}
     assert labels(question) == BUTTONS
-    assert "Your answer is needed" in card.text
+    assert "Needs an answer" in card.text
     assert not set(labels(card)) & set(BUTTONS)
     assert not world.ephemerals(world.ana), "what matters is in no ephemeral message"
 
@@ -185,7 +185,7 @@ async def test_a_question_that_could_be_delivered_nowhere_is_still_in_the_list(
 
     listed = await world.ana.command("/video", "list")
     assert listed.message is not None
-    assert "Your answer is needed" in listed.message.text
+    assert "Needs an answer" in listed.message.text
 
 
 async def _asked_nowhere(world: World) -> None:
@@ -271,7 +271,7 @@ async def test_the_person_is_asked_again_after_a_day_in_a_new_message(world: Wor
     assert not labels(world.now(second))
     assert len(world.questions(card)) == 2
     [reply] = world.replies(card)
-    assert "I got no answer." in reply.text
+    assert "No answer in a week." in reply.text
     assert len(world.requests_for("create_video")) == 1
 
 
@@ -302,7 +302,7 @@ async def test_a_question_that_was_settled_before_it_could_be_posted_is_not_post
         card = await world.request_video(world.ana)
         world.slack.faults.always("chat.postMessage", fault)
         await world.advance(minutes=15, seconds=5)
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
         video = list(world.service.videos)[-1]
         await world.service.call_back(video)
         await world.settle()

@@ -98,7 +98,7 @@ async def test_four_questions_to_a_person_are_one_message_with_one_mention(world
     assert labels(message) == LIST_BUTTONS
     assert message.text.count(f"<@{world.ana.user.id}>") == 1
     for card in cards:
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
 
 
 async def test_a_question_that_comes_later_is_listed_by_an_edit(world: World) -> None:
@@ -234,11 +234,11 @@ async def test_cancel_all_cancels_what_is_open_and_a_second_click_nothing(world:
     answer = await world.ana.click(message, "Cancel all")
     assert answer.dialog is not None
     await settled(world)
-    assert world.ephemerals(world.ana)[-1] == "1 of them had already been settled."
+    assert world.ephemerals(world.ana)[-1] == "1 of them were already settled."
 
     await world.ana.click(message, "Cancel all")
     await settled(world)
-    assert world.ephemerals(world.ana)[-1] == "That has already been settled."
+    assert world.ephemerals(world.ana)[-1] == "That's already settled."
     assert DONE in world.now(message).text
     assert [len(world.replies(card)) for card in cards] == [1] * 4
 
@@ -298,7 +298,7 @@ async def test_each_request_gets_its_own_answer(world: World) -> None:
     assert "is ready" in world.replies(one)[0].text
     assert "is ready" in world.replies(two)[0].text
     assert "Cancelled" in world.now(three).text
-    assert "Your answer is needed" in world.now(four).text
+    assert "Needs an answer" in world.now(four).text
 
 
 async def test_a_wrong_answer_is_refused_at_its_field_and_nothing_is_done(world: World) -> None:
@@ -390,7 +390,7 @@ async def test_an_answer_to_what_was_settled_meanwhile_changes_nothing(world: Wo
     await world.ana.click(message, "Answer each")
     await world.settle()
     assert world.ana.modal is None
-    assert world.ephemerals(world.ana)[-1] == "That has already been settled."
+    assert world.ephemerals(world.ana)[-1] == "That's already settled."
 
 
 # ── Asked again, and closed ───────────────────────────────────────────────────────────────────

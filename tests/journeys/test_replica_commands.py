@@ -143,7 +143,7 @@ async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world
     shown = await _shown_after(world, world.ana, "add r-new")
 
     assert "Nina · training. Everyone in this workspace can choose it." in shown
-    assert "It's still training: a video waits for it." in shown
+    assert "Videos wait until it's ready." in shown
     assert "is ready" not in shown
     form = await world.open_form(world.ben)
     assert await offered_ids(form) == ["r-new"]
@@ -170,7 +170,7 @@ async def test_an_impossible_id_causes_no_call(world: World, subtests: pytest.Su
             with subtests.test(written=written, subcommand=subcommand):
                 shown = await _shown_after(world, world.ana, f"{subcommand} {written}")
 
-                said = {"add": "That's not an ID", "default": "There's no replica"}
+                said = {"add": "That doesn't look like", "default": "I can't find a replica"}
                 assert said[subcommand] in shown
                 assert not world.service.requests
 

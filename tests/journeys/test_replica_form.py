@@ -171,7 +171,7 @@ async def test_a_changed_link_that_expires_soon_warns_again(world: World) -> Non
     await form.submit({"consent_video_url": _signed(now, timedelta(hours=3), "consent.mp4")})
     second = _notes(form)
     assert second != first
-    assert "training video expires" in second[0]
+    assert "footage expires" in second[0]
     assert "consent video expires" in second[0]
     await form.submit({"train_video_url": _signed(now, timedelta(hours=5))})
     assert _notes(form) not in (first, second)

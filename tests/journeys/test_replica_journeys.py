@@ -218,7 +218,7 @@ async def test_a_training_with_an_unknown_status_goes_on(
 # ── It fails ──────────────────────────────────────────────────────────────────────────────────
 
 MEANINGS = {
-    TrainingFailure.NOT_REACHABLE: "needs a sign-in, or has expired",
+    TrainingFailure.NOT_REACHABLE: "needs a sign-in or has expired",
     TrainingFailure.TOO_LARGE: "larger than 750 MB",
     TrainingFailure.WRONG_CODEC: "isn't an H.264 mp4",
     TrainingFailure.TOO_SHORT: "shorter than a minute",
@@ -381,7 +381,7 @@ async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
     await world.service.call_back(first)
     await world.advance(hours=5)
 
-    assert "An earlier replica was made too" in _text(world, asking)
+    assert "An earlier try worked too" in _text(world, asking)
     [reply] = world.replies(asking)
     assert first not in str(reply.blocks)
     form = await world.open_form(world.ben)

@@ -21,7 +21,7 @@ from tests.store.test_query_cost import cost
 from tests.world import REPLICA, World
 
 VALUES = {"replica_id": REPLICA, "script": "Welcome to the team!"}
-LABEL = "Make a new one"
+LABEL = "Create another"
 
 
 @pytest.fixture
@@ -99,12 +99,12 @@ async def test_what_is_being_made_is_offered_too(offering: World) -> None:
     form = await submit(world, world.ana)
     studio = world.slack.channel("studio").id
     assert offer(form).startswith(
-        f"*This video is already being made.* <@{world.ben.user.id}> asked for it "
+        f"*This video is already being made.* <@{world.ben.user.id}> requested it "
     )
     assert f" in <#{studio}>." in offer(form)
     await form.close()
     mine = await submit(world, world.ben)
-    assert offer(mine).startswith("*This video is already being made.* You asked for it ")
+    assert offer(mine).startswith("*This video is already being made.* You requested it ")
 
 
 async def test_people_who_ask_for_the_same_at_once_do_not_all_pay(offering: World) -> None:

@@ -205,7 +205,7 @@ async def test_a_file_is_still_used_when_its_form_is_drawn_again(filed: World) -
     second = world.ana.modal
     assert second is not None
     assert second.view is not form.view, "a field of Slack's for files cannot be filled in"
-    assert "Leave this empty to use the attached file" in str(second.view.body["blocks"])
+    assert "Leave this blank to use the attached file" in str(second.view.body["blocks"])
     await second.submit({})
     await world.settle()
     assert world.ana.modal is None, second.errors

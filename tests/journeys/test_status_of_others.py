@@ -141,7 +141,7 @@ async def test_a_video_made_elsewhere_is_shown_to_admins_alone_without_its_scrip
         reads = len(world.requests_for("read_video"))
         for wanted in (made, made.upper(), "v-nobody", "j7"):
             shown = await _status(world, world.ana, wanted, channel="lobby")
-            assert f"I don't know a video “{wanted}”" in shown
+            assert f"I can't find a video “{wanted}”" in shown
             assert f"Only <@{world.ben.user.id}> can look it up." in shown
         assert len(world.requests_for("read_video")) == reads, "nobody learns whether it is there"
 

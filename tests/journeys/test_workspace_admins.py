@@ -31,7 +31,7 @@ async def test_the_workspaces_admins_act_as_admins_where_none_are_named(
     await form.submit({PER_DAY: "7"})
     assert not form.is_open, form.errors
     await world.advance(seconds=10)
-    assert f"Requests per workspace and day: *7*, changed by <@{world.ben.user.id}>" in words(
+    assert f"Requests per workspace per day: *7*, changed by <@{world.ben.user.id}>" in words(
         world.ben.home
     )
     await world.ben.click(world.question(card), "Cancel request")

@@ -131,7 +131,7 @@ async def test_without_the_scopes_to_look_people_up_nothing_is_said_against_them
         each.message for each in found.all("people")
     ]
     [groups] = [each for each in found.all("Slack scope") if "usergroups" in each.message]
-    assert "user groups in VIDEO_USERS and TRAINING_USERS let nobody in" in groups.message
+    assert "user groups in VIDEO_USERS and TRAINING_USERS do not count" in groups.message
     assert groups.remedy.endswith("Or name people in place of user groups.")
     url = f"http://127.0.0.1:{free_port()}/api/"
     found = await report(quiet_world, SLACK_API_URL=url, ADMIN_USERS="U0TYPO000")

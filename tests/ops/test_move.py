@@ -79,7 +79,7 @@ async def test_everything_goes_on_where_it_was_moved_to_and_nothing_is_made_twic
     assert (moved.code, moved.err) == (0, "")
     assert "3 requests (2 open), " in moved.out
     assert "Now set DATABASE_URL to the new database and start the bot." in moved.out
-    assert f"Keep {world.database} as a backup: no bot starts on it any more." in moved.out
+    assert f"Keep {world.database} as a backup: no bot starts on it anymore." in moved.out
     assert "secret" not in moved.out + refused.err
     assert content_of_server(empty_url) == before
     # A bot that is started on the old one says where everything is.

@@ -277,7 +277,7 @@ async def test_the_bar_of_a_training_moves_on_the_open_page(page_world: PageWorl
     page_world.service.pace = Pace(training=timedelta(hours=4))
     ana = await page_world.window()
     form = await ana.opens_form("/replica")
-    await form.get_by_label("Training video link").fill(FOOTAGE)
+    await form.get_by_label("Footage link").fill(FOOTAGE)
     await form.get_by_label("Name").fill("Anna in spring")
     await form.get_by_label("The person in the video has agreed").check()
     await ana.presses("Train")
@@ -307,7 +307,7 @@ async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Loca
     card = await ana.asks(SCRIPT)
     await expect(card).to_contain_text("Checking")
     await world.advance(minutes=16)
-    await expect(card).to_contain_text("Your answer is needed")
+    await expect(card).to_contain_text("Needs an answer")
     await ana.opens_thread(card)
     await expect(_question(ana)).to_contain_text("Did this video get made?")
     return card
@@ -350,7 +350,7 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
     button = _question(ana).get_by_role("button", name=AGAIN)
     await button.click()
     dialog = ana.tab.get_by_role("alertdialog", name="Create the video again?")
-    await expect(dialog).to_have_accessible_description(re.compile("you.re charged twice"))
+    await expect(dialog).to_have_accessible_description(re.compile("you.ll pay twice"))
     await _confirms(ana, "Keep waiting")
     await expect(button).to_be_focused()
     assert not _sent(page_world, "block_actions")
@@ -358,7 +358,7 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
 
     await button.click()
     await _confirms(ana, "Create again")
-    await expect(card).not_to_contain_text("Your answer is needed")
+    await expect(card).not_to_contain_text("Needs an answer")
     await page_world.advance(minutes=10)
 
     await expect(card).to_contain_text("Ready")
@@ -371,7 +371,7 @@ async def test_a_video_is_given_up_only_once_that_was_confirmed(page_world: Page
     await _question(ana).get_by_role("button", name="Cancel request").click()
     await ana.tab.keyboard.press("Escape")
     await expect(ana.tab.get_by_role("alertdialog")).to_have_count(0)
-    await expect(card).to_contain_text("Your answer is needed")
+    await expect(card).to_contain_text("Needs an answer")
 
     await _question(ana).get_by_role("button", name="Cancel request").click()
     await _confirms(ana, "Cancel request")

@@ -79,7 +79,7 @@ async def test_a_form_offers_what_is_there_and_says_how_long_it_takes_and_what_i
         await expect(form).to_contain_text("This video already exists. @ben made it")
         await expect(form.get_by_role("link", name="Watch")).to_be_visible()
         assert world.created_count() == 10
-        await ana.presses("Make a new one")
+        await ana.presses("Create another")
         await expect(ana.modal).to_be_hidden()
         await world.settle()
         assert world.created_count() == 11

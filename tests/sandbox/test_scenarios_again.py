@@ -32,6 +32,6 @@ async def test_a_scenario_can_be_played_again_although_its_video_exists(
         assert "offers" not in await note.inner_text()
 
         await note.get_by_role("button", name="Play again").click()
-        await expect(note).to_contain_text("You press Make a new one all the same.")
+        await expect(note).to_contain_text("You press Create another all the same.")
         await expect(note).to_contain_text("Switch to one of them")
         await expect(ana.card("Our founders")).to_have_count(2)

@@ -124,7 +124,7 @@ async def test_after_any_response_to_a_read_the_video_is_reported_once(
 def outcome(world: World, card: Message) -> str:
     """Return the outcome of a video according to its card and its thread."""
     text, replies = world.now(card).text, world.replies(card)
-    words = {"Your answer is needed": "unconfirmed", "Rendering": "created"}
+    words = {"Needs an answer": "unconfirmed", "Rendering": "created"}
     words |= {"Failed": "failed", "Deleted": "failed", "Ready": "ready"}
     [found] = [what for word, what in words.items() if word in text] or [text]
     assert len(replies) == (found in {"failed", "ready"}), replies

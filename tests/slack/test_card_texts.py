@@ -81,7 +81,7 @@ CARDS: Final[dict[str, Job]] = {
         Failure.REFUSED, "The video service answered 400 without saying why."
     ),
     "key rejected": failed(Failure.KEY_REJECTED),
-    "never sent": failed(Failure.UNREACHABLE, "The video service cannot be reached."),
+    "never sent": failed(Failure.UNREACHABLE, "The video service can't be reached."),
     "gone": failed(Failure.NOT_FOUND, "Invalid video_id"),
     "never finished": failed(Failure.TIMED_OUT, remote_id="v1"),
     "cancelled": failed(Failure.CANCELLED),

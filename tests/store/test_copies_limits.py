@@ -181,9 +181,9 @@ async def test_a_limit_changed_at_one_copy_is_known_at_the_other(
             world.at(second, forms[1].submit({"MAX_PER_DAY": "2"})),
         )
         [told] = [form for form in forms if form.is_open]
-        assert "has set *requests per workspace and day* to" in str(told.view.body)
+        assert "has set *requests per workspace per day* to" in str(told.view.body)
         await told.submit({"MAX_PER_DAY": "1"})
         await world.advance(seconds=10)
         for admin in (ana, ben):
             assert admin.home is not None
-            assert "Requests per workspace and day: *1*, changed" in str(admin.home.view.body)
+            assert "Requests per workspace per day: *1*, changed" in str(admin.home.view.body)

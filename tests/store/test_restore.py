@@ -79,7 +79,7 @@ async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
     restore(backup, world.database)
     async with world.running_bot(callbacks=False):
         await world.advance(minutes=10)
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
         assert "Create again" in labels(world.now(asked))
         assert len(texts(world)) == len(before)
         assert len(world.requests_for("create_video")) == made == 2

@@ -75,7 +75,7 @@ async def test_what_was_created_after_a_dump_is_not_created_again_once_it_is_res
         assert "Ready" in world.now(running).text
         assert len(world.replies(running)) == 1
         # Only a person can say what the service has made of it, as after a lost answer.
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
         assert len(world.posts()) == len(before) + 1, "the question is new"
 
 

@@ -142,7 +142,7 @@ async def test_an_ended_job_is_deleted_after_twice_the_retention_time_and_not_be
         number = number_of(card)
         await world.ana.command("/video", f"status {number}")
         await world.settle()
-        assert world.ephemerals(world.ana)[-1].startswith(f"I don't know a video “{number}”")
+        assert world.ephemerals(world.ana)[-1].startswith(f"I can't find a video “{number}”")
         await world.request_video(world.ana)
     assert world.created_count() == 2
 

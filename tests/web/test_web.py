@@ -146,7 +146,7 @@ async def asks_what_to_do(world: World) -> Message:
     """Have a create call of Ana's fail without a trace, and return the card that asks her."""
     world.service.faults.next("create_video", CannedResponse(500))
     card = world.now(await world.request_video(world.ana))
-    assert "Your answer is needed" in card.text
+    assert "Needs an answer" in card.text
     return card
 
 
@@ -160,11 +160,11 @@ async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
         body = click(world, world.question(card), "job_create_again")
         await deliver(world.slack, body)
         await world.advance(seconds=5)
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
         await replay(world, body)
         await world.advance(minutes=5)
         assert len(world.requests_for("create_video")) == 2
-        assert "Your answer is needed" in world.now(card).text
+        assert "Needs an answer" in world.now(card).text
 
 
 # ── Headers, forms and health ─────────────────────────────────────────────────────────────────

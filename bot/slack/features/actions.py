@@ -69,8 +69,8 @@ from bot.slack.views.presenters import NOT_APPROVED, Presenter, script_of, state
 from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
-SETTLED: Final = "That has already been settled."
-NOT_AN_ID: Final = "An ID is one word."
+SETTLED: Final = "That's already settled."
+NOT_AN_ID: Final = "Paste only the ID."
 _DETAILS_VIEW: Final = "job_details"
 _ID_FORM: Final = "job_id_form"
 _REMOTE_ID: Final = "remote_id"
@@ -430,7 +430,7 @@ async def compare(
     kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
     owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
     if owner is not None:
-        return Comparison.DIFFERENT, f"That {noun} belongs to another request, No. {owner.id}."
+        return Comparison.DIFFERENT, f"That {noun} belongs to request {owner.id}."
     try:
         async with asyncio.timeout_at(deadline):
             answer = await ctx.service.read(kind.path, remote_id)

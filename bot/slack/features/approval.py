@@ -25,7 +25,6 @@ _REASON: Final = "decline_reason"
 _MAX_REASON: Final = 300
 _OWN: Final = "You can't approve your own request."
 _NOT_AN_APPROVER: Final = "Only an approver can do that."
-_EXPIRED: Final = "This request expired without an answer."
 
 
 class _Metadata(PrivateMetadata):
@@ -109,7 +108,7 @@ async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:
     if job is None or job.approval is None or (waits and job.attempts != attempts):
         return SETTLED
     if waits or job.failure is Failure.NOT_APPROVED:
-        return _EXPIRED
+        return "This wasn't approved in time."
     if job.approval.decided_by is None:
         return SETTLED
     how = {Failure.DECLINED: "declined", Failure.WITHDRAWN: "cancelled"}

@@ -186,7 +186,7 @@ Metadata = Mapping[str, Any]
 
 _NOTE: Final = "note"
 _NO_FIELDS: Final[frozenset[str]] = frozenset()
-_OTHER_VERSION: Final = "I was updated meanwhile. Please check this form and send it again."
+_OTHER_VERSION: Final = "I was just updated. Please check this form and submit it again."
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
@@ -199,11 +199,11 @@ _KEY_REFUSED: Final = (
     "I've lost access to the video service. Let {} know. What you entered stays here."
 )
 _CORRECTED: Final = (
-    "I changed the link to open the file. If anyone with the link may see it, submit this again."
+    "I made it a direct link. If anyone with the link may see the file, submit this again."
 )
 SCOPE: Final = "files:read"
 TELL_CHANNEL: Final = "tell_channel"
-MAKE_ANOTHER: Final = "Make a new one"
+MAKE_ANOTHER: Final = "Create another"
 """The button of a form that asks for what there is already."""
 _ALREADY: Final = {
     State.SUCCEEDED: "This {noun} already exists.",
@@ -302,7 +302,7 @@ def of_this_version(view: View, draw: Callable[[Metadata, str], Json]) -> Json:
     drawn = kept_left(draw(metadata, _OTHER_VERSION), view.blocks)
     there = {block.get("block_id") for block in drawn["blocks"]}
     rest = "\n".join(text for name, text in fields.items() if name not in there)
-    lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
+    lost = [section("You also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
     blocks = drawn["blocks"]
     after = 1 + [block.get("block_id") for block in blocks].index(_NOTE)
     return updated({**drawn, "blocks": [*blocks[:after], *lost, *blocks[after:]]})
@@ -326,11 +326,7 @@ def note_of(view: View) -> str:
 
 def retention_note(job: Job) -> str:
     """Return the note of a form that retries a job, if what was entered has been erased."""
-    return (
-        "What was entered has been erased since. Please fill in the form again."
-        if job.erased
-        else ""
-    )
+    return "I no longer have what was entered. Please fill in the form again." if job.erased else ""
 
 
 def place_to_retry(job: Job, action: BlockAction) -> Mapping[str, str]:
@@ -461,7 +457,7 @@ async def submit_job(ctx: HandlerContext, submission: ViewSubmission, request: J
     stored = (job.params, job.channel, job.owner or job.user)
     if stored != (request.params, channel, request.owner or stored[2]):
         noun = ctx.presenters[kind].noun
-        note = f"You've submitted this already. With your changes, it creates a second {noun}."
+        note = f"You already submitted this. Submitting again creates another {noun}."
         if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
         # It is a request of its own from now on.
@@ -526,7 +522,7 @@ def offer(job: Job, presenter: Presenter, viewer: str) -> str:
     The viewer may see the job: they are who asked, an admin, or where it was posted.
     """
     who, made = "You" if viewer == job.user else f"<@{job.user}>", job.state is State.SUCCEEDED
-    status, did = _ALREADY.get(job.state, _BEING_MADE), "made it" if made else "asked for it"
+    status, did = _ALREADY.get(job.state, _BEING_MADE), "made it" if made else "requested it"
     where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
     links = [anchor(url, label) for label, url in presenter.links(job).items()]
     text = f"*{status.format(noun=presenter.noun)}* {who} {did} {ago(job.created_at)}{where}."

@@ -41,8 +41,8 @@ def replica_help(command: str, note: str = "") -> Message:
             ("add <id>", "let everyone here use a replica"),
             ("default <name or id>", "make a replica this channel's default"),
             ("default none", "clear this channel's default"),
-            ("rename <name or id>", "change its name, and who may use it"),
-            ("remove <name or id>", "stop offering a replica"),
+            ("rename <name or id>", "edit its name and who can use it"),
+            ("remove <name or id>", "remove a replica"),
         ],
         "Nothing is created until you press *Train*.",
     )

@@ -188,10 +188,8 @@ def _whose(replica: KnownReplica, user: str) -> str:
     """Return in the words of ``user`` whose face a replica is, and whether others have to ask."""
     if replica.owner is None:
         return ""
-    whose, asks = f"<@{replica.owner}>", "asks its owner first"
-    if replica.owner == user:
-        whose, asks = "Yours", "asks you first"
-    return f"{whose} · {asks}" if replica.asks_owner else whose
+    whose = "Yours" if replica.owner == user else f"<@{replica.owner}>"
+    return f"{whose} · needs approval" if replica.asks_owner else whose
 
 
 class HomePublisher:

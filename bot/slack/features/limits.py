@@ -138,7 +138,7 @@ def _people(limit: Limit, ids: Sequence[str], groups: Sequence[Group], drawn: in
         placeholder="Everyone",
     )
     which = "both fields" if groups else "it"
-    hint = f"Leave {which} empty for everyone. Admins always can."
+    hint = f"Leave {which} blank for everyone. Admins always can."
     of_people = block_id(limit.name, drawn)
     blocks = [field(of_people, label(limit), people, hint=hint, optional=True)]
     if groups:
@@ -170,7 +170,7 @@ def _channels(limit: Limit, ids: Sequence[str], drawn: int) -> Json:
         filter={"include": ["public", "private"], "exclude_bot_users": True},
         placeholder="All channels",
     )
-    hint = "Leave it empty for all. Direct messages are always allowed."
+    hint = "Leave it blank for all. Direct messages are always allowed."
     of_channels = block_id(limit.name, drawn)
     return field(of_channels, label(limit), menu, hint=hint, optional=True)
 

@@ -43,6 +43,7 @@ from bot.slack.views.blocks import (
     words,
 )
 from bot.slack.views.presenters import Presenter, script_of, state_word
+from bot.slack.views.question import title_of
 
 _MAX_LISTED: Final = 15
 _MAX_FOUND: Final = 10
@@ -62,7 +63,6 @@ _MORE: Final = {
 }
 _PUBLIC: Final = frozenset({*_MORE, "created_at", "updated_at"})
 """What everybody sees of a replica that belongs to no job: neither its links nor its reason."""
-_ERASED: Final = "no longer stored"
 
 Fact: TypeAlias = tuple[str, str | datetime]
 """A label, and a text or a time."""
@@ -107,7 +107,7 @@ def found_jobs(
     """Return the newest of the jobs that were found, and how many more there are at least."""
     nouns, searched = f"{presenter.noun}s", f"“{escape(wanted)}”"
     if not jobs:
-        text = f"No {nouns} with {searched}. Try fewer words, or the name: old scripts are erased."
+        text = f"No {nouns} with {searched}. Try fewer words or the {presenter.noun}'s name."
         return Message(text, [section(text), as_script])
     heading = f"{nouns.capitalize()} with {searched}, newest first:"
     message = listed(jobs[:_MAX_FOUND], presenter, heading, reader)
@@ -132,7 +132,7 @@ def listed(
     items = [
         paragraph(
             words(state_word(job, presenter), bold=True),
-            words(f" · {title(presenter.name(job)) or _ERASED} · "),
+            words(f" · {title_of(job, presenter)} · "),
             moment_of(job.created_at),
             *([words(" · "), in_channel(job.channel)] if reader not in {None, job.user} else []),
             *[
@@ -147,7 +147,7 @@ def listed(
         " · ".join(
             [
                 f"• {state_word(job, presenter)}",
-                unformatted(title(presenter.name(job))) or _ERASED,
+                unformatted(title_of(job, presenter)),
                 date(job.created_at),
                 *([f"<#{job.channel}>"] if reader not in {None, job.user} else []),
                 *[anchor(url, label) for label, url in presenter.links(job).items()][:1],
@@ -174,7 +174,7 @@ async def show_status(
     kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
     wanted = wanted.strip("`#")
     if not wanted or len(wanted) > MAX_ID or not wanted.isprintable():
-        return "That's not an ID. *Details* on a message shows it."
+        return "That's not an ID. Find it under *Details*."
     job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
         kind.name, wanted
     )
@@ -186,8 +186,8 @@ async def show_status(
     if job is None and not (ctx.store.replicas.get(wanted) or await ctx.is_admin(command.user)):
         # It may be what was made for somebody, and deleted here since.
         return (
-            f"I don't know a {presenter.noun} “{escape(wanted)}”. "
-            f"Only {ctx.access.admin_mentions} can look it up."
+            f"I can't find a {presenter.noun} “{escape(wanted)}”. "
+            f"Ask {ctx.access.admin_mentions} to look it up."
         )
     if job is not None and job.remote_id is None:
         return status_message(presenter, job, None, command.user)
@@ -265,7 +265,7 @@ def status_message(
         facts += [("Requested", job.created_at), ("Usually takes", usually(job))]
     facts += facts_of(known, presenter, job, own=own)
     if unread:
-        facts.append(("Couldn't be checked just now", only_hosts(unread)))
+        facts.append(("Couldn't check just now", only_hosts(unread)))
     links: dict[str, str] = {}
     if known is not None and known.verdict is Verdict.SUCCEEDED:
         links = {
@@ -285,7 +285,7 @@ def usually(job: Job) -> str:
     typical = span(job.typical_duration)
     if job.slow_after is None:
         return f"about {typical}"
-    return f"about {typical}; 9 of 10 take up to {span(job.slow_after)}"
+    return f"about {typical}, rarely over {span(job.slow_after)}"
 
 
 def facts_of(

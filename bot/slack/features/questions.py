@@ -102,7 +102,7 @@ async def cancel_all(ctx: HandlerContext, action: BlockAction) -> str | None:
         await ctx.store.jobs.cancel(job.id, job.attempts, action.user, now) for job in jobs
     ]
     settled = len(_keys(action)) - sum(cancelled)
-    return f"{settled} of them had already been settled." if settled else None
+    return f"{settled} of them were already settled." if settled else None
 
 
 def _keys(action: BlockAction) -> list[str]:
@@ -281,5 +281,5 @@ def _form(
 def _settled_view(ctx: HandlerContext, jobs: Iterable[Job]) -> Json:
     """Return that some requests were settled before; their message says how."""
     names = [paragraph(words(title_of(job, ctx.presenters[job.kind]))) for job in jobs]
-    blocks = [section("These had already been settled."), rich(bullets(names))]
+    blocks = [section("These were already settled."), rich(bullets(names))]
     return modal(_SETTLED_VIEW, "Already settled", close="Close", blocks=blocks)

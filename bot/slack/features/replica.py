@@ -96,7 +96,7 @@ _WHO_ASKS: Final = "who_may_use"
 _EDIT: Final = "edit_replica"
 _REMOVE: Final = "remove_replica"
 _NOT_YOURS: Final = not_theirs("its owner")
-_AT_SERVICE: Final = "It still exists at the video service: delete it there too."
+_AT_SERVICE: Final = "An admin still has to delete it at the video service."
 _FIELDS: Final = frozenset(
     {"train_video_url", "consent_video_url", "replica_name", _OWNER, _AGREED, "where"}
 )
@@ -108,13 +108,13 @@ _LINK_LIFETIME: Final = timedelta(hours=24)
 
 _NEEDS: Final = (
     "*What the footage needs*\n"
-    "• An mp4 (H.264), up to 750 MB, at least a minute long, 25 frames a second or more\n"
+    "• An MP4 (H.264), up to 750 MB, a minute or longer, 25 fps or more\n"
     "• One person, face always in view\n"
     "• Good light, no noise"
 )
-_CONSENT: Final = "Without one, the training video must begin with the consent statement."
-_CONFIRMED: Final = "The person in the video has agreed to be trained as a replica."
-_OWNS: Final = "I'll tell them. They own it, and can limit its use or remove it."
+_CONSENT: Final = "Without one, the footage must begin with the consent statement."
+_CONFIRMED: Final = "The person in the footage has agreed to have a replica made."
+_OWNS: Final = "I'll tell them. They own the replica and can limit or remove it."
 _EXAMPLE: Final = "For example: Anna, office"
 _MAX_LISTED: Final = 30
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -157,7 +157,7 @@ async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
             return await list_replicas(ctx, command)
         case ("default" | "rename" | "remove") as name, "":
             typed = ctx.command(_KIND)
-            return f"Say which: `{typed} {name} <name>`. `{typed} list` shows them."
+            return f"Try `{typed} {name} <name>`. `{typed} list` shows names."
         case name, "":
             return missing_id(ctx.command(_KIND), name, "replica")
         case "status", wanted:
@@ -251,14 +251,11 @@ def _expiring(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict
 
 
 def _warning(soon: Mapping[str, str]) -> str:
-    labels = {"train_video_url": "training video", "consent_video_url": "consent video"}
-    ends = " and ".join(
-        f"the link to the {labels[name]} expires {until}" for name, until in soon.items()
+    labels = {"train_video_url": "footage", "consent_video_url": "consent video"}
+    ends = " ".join(
+        f"The link to the {labels[name]} expires {until}." for name, until in soon.items()
     )
-    return (
-        f":warning: Please check: {ends}. A link should work for 24 hours. Press *Train* to send "
-        "it anyway."
-    )
+    return f":warning: {ends} Links should work for 24 hours. Press *Train* to use it anyway."
 
 
 def _new_name() -> str:
@@ -283,8 +280,8 @@ def _draw_form(
         *_statement(ctx.consent_statement),
         link_field(
             "train_video_url",
-            "Training video link",
-            "A direct link that anyone can download from for 24 hours.",
+            "Footage link",
+            "A direct link that works for anyone for 24 hours.",
             fields.get("train_video_url"),
         ),
         link_field(
@@ -297,7 +294,7 @@ def _draw_form(
         text_field(
             "replica_name",
             "Name",
-            f"Everyone here can see it. Leave it empty for “{metadata['name']}”.",
+            f"Everyone here can see it. Leave it blank for “{metadata['name']}”.",
             fields.get("replica_name"),
             MAX_NAME,
             placeholder=_EXAMPLE,
@@ -366,10 +363,7 @@ async def _add(ctx: HandlerContext, command: SlashCommand, replica_id: str) -> s
     label = await _learn(ctx, replica_id, command.user)
     known = ctx.store.replicas.get(replica_id)
     if known is not None and known.verdict is Verdict.GOING:
-        return (
-            f"{label}. Everyone in this workspace can choose it. It's still training: "
-            "a video waits for it."
-        )
+        return f"{label}. Everyone in this workspace can use it. Videos wait until it's ready."
     yours = " You own it." if known is not None and known.owner == command.user else ""
     return f"{label} is ready to use by everyone in this workspace.{yours}"
 
@@ -408,22 +402,21 @@ async def open_change(
     metadata = json.dumps({"replica": known.id})
     if verb == "remove":
         defaults, open_jobs = await ctx.store.replicas.count_uses(known.id)
-        uses = f"Default in channels: {defaults}. Open requests: {open_jobs}; sent ones go on."
-        name = escaped(known.name or known.id, 300)
-        text = f"*{name}* can't be picked any more.\n{uses}\n{_AT_SERVICE}"
+        uses = f"Default in channels: {defaults}. In progress: {open_jobs}; unsent ones stop."
+        picked = f"*{escaped(known.name or known.id, 300)}* can't be picked anymore."
         view = modal(
             _REMOVE,
             "Remove this replica?",
             submit="Remove",
             close="Keep it",
             private_metadata=metadata,
-            blocks=[section(text)],
+            blocks=[section(joined([picked, uses, _AT_SERVICE]))],
         )
     else:
         called = text_field("replica_name", "Name", "", known.name, MAX_NAME, placeholder=_EXAMPLE)
-        asks, sees = "Ask the owner first", "The owner sees each script, and decides."
+        asks, sees = "Ask the owner first", "The owner approves each script."
         if request.user == known.owner:
-            asks, sees = "They ask me first", "You see each script, and decide."
+            asks, sees = "Ask me first", "You approve each script."
         options = {"everyone": option("Everyone here", "everyone"), "ask": option(asks, "ask")}
         chosen = options["ask" if known.asks_owner else "everyone"]
         menu = element(
@@ -491,7 +484,7 @@ async def ask_first(ctx: HandlerContext, action: BlockAction) -> str:
         if not job_id or (job is not None and each.id == job.remote_id)
     ]
     if any(changed):
-        return "From now on, others ask you first."
+        return "Others now need your approval."
     return "There's no replica of yours yet. Try again in a minute."
 
 
@@ -531,7 +524,7 @@ async def stop_training(ctx: HandlerContext, action: BlockAction) -> str:
     stopped = await ctx.store.jobs.stop_training(action.value, action.user, ctx.clock.now())
     if not stopped:
         return "It's being sent just now. Try again in a minute."
-    return "Stopped. If it exists at the video service, delete it there too."
+    return "Stopped. An admin may have to delete it at the video service."
 
 
 async def _find(ctx: HandlerContext, command: SlashCommand, wanted: str) -> str:
@@ -549,18 +542,14 @@ async def _find(ctx: HandlerContext, command: SlashCommand, wanted: str) -> str:
     found = [each for each in known if " ".join(each.name.split()).casefold() == folded]
     found = found or [each for each in known if each.name.casefold().startswith(folded)]
     if len(found) > 1:
-        heading = f"Several replicas match “{escape(wanted)}”. Use the ID:"
-        raise Refusal(
-            joined(
-                [heading, *(f"• {unformatted(one_line(each.name))} · {each.id}" for each in found)]
-            )
-        )
+        lines = [f"• {unformatted(one_line(each.name))} · {each.id}" for each in found]
+        raise Refusal(joined([f"Several replicas match “{escape(wanted)}”. Use the ID:", *lines]))
     if found:
         return found[0].id
     if is_replica_id(wanted):
         return wanted
-    shows = f"`{ctx.command(_KIND)} list` shows them."
-    raise Refusal(f"There's no replica “{escaped(wanted, 300)}” here. {shows}")
+    typed = ctx.command(_KIND)
+    raise Refusal(f"I can't find a replica “{escaped(wanted, 300)}”. `{typed} list` shows all.")
 
 
 async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) -> str:
@@ -573,7 +562,7 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
         DatabaseError: it could not be saved.
     """
     if not is_replica_id(replica_id):
-        raise Refusal("That's not an ID. An ID is one word of letters and digits.")
+        raise Refusal("That doesn't look like a replica ID.")
     try:
         until = deadline(ctx.timings.call_timeout)
         snapshot = await read_replica(ctx, ctx.kinds[_KIND], replica_id, until)
@@ -581,18 +570,17 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
         says = f"“{escaped(only_hosts(error.reason), 300)}”"
         if error.code in UNKNOWN_ID:
             raise Refusal(f"I can't find a replica “{escape(replica_id)}”: {says}") from error
-        raise Refusal(f"It couldn't be checked: {says}") from error
+        raise Refusal(f"I couldn't check it: {says}") from error
     except OutsideError as error:
         why = escape(only_hosts(error.reason))
-        text = f"It couldn't be checked: {why} Please try again in a moment."
-        raise Refusal(text) from error
+        raise Refusal(f"I couldn't check it: {why} Please try again in a moment.") from error
     if snapshot.verdict is Verdict.FAILED:
         raise Refusal(_failure(snapshot))
     replicas, now = ctx.store.replicas, ctx.clock.now()
     if user is None:
         await replicas.learn(snapshot, now)
     elif not await replicas.add(snapshot, user, now, is_admin=await ctx.is_admin(user)):
-        raise Refusal(f"This replica was removed here. {_NOT_YOURS}")
+        raise Refusal(f"This replica was removed. {_NOT_YOURS}")
     known = replicas.get(replica_id)
     if known is not None and known.removed:
         raise Refusal(REPLICA_REMOVED)

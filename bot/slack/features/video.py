@@ -514,7 +514,7 @@ def _script_fields(
     hint = f"Up to {box_holds:,} characters."
     if is_kept and len(script or "") not in range(1, MAX_BOX + 1):
         what = "the attached file" if attached else "the same script: it's too long to show here"
-        script, hint = None, f"Leave this empty to use {what}."
+        script, hint = None, f"Leave this blank to use {what}."
     elif whole:
         usual = f" and usually {took} to create" if (took := _time_to_create(ctx, whole)) else ""
         cost = _cost(ctx, spoken_time(whole))
@@ -539,7 +539,7 @@ def _script_fields(
     if with_file:
         # Its kinds are not limited: what counts is what is in it.
         file = element("file_input", "script_file", max_files=1)
-        longer = f"For longer scripts: a text file (UTF-8), up to {max_script:,} characters."
+        longer = f"For longer scripts: a .txt file, up to {max_script:,} characters."
         fields.append(field("script_file", "Script file", file, hint=longer, optional=True))
     return fields
 

@@ -112,8 +112,8 @@ def redirected(message: Message, job: Job, bot_name: str) -> Message:
     # The name of a direct conversation means nothing to those outside it.
     if job.channel.startswith(("C", "G")):
         note = (
-            f"I couldn't post in <#{job.channel}>. If it's private, type "
-            f"`/invite @{escape(bot_name)}` there. I don't post in shared channels."
+            f"I couldn't post in <#{job.channel}>: it may be private (type "
+            f"`/invite @{escape(bot_name)}` there) or shared."
         )
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
 

@@ -55,7 +55,7 @@ _MAX_LINES: Final = 20
 _BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
 _COPIED: Final = "This comes from a backup, and may have been made since. Check before you approve."
 _ASK_FIRST: Final = "Ask me first"
-_AGAIN: Final = "An earlier try was never confirmed. If it worked, you're charged twice."
+_AGAIN: Final = "An earlier try was never confirmed. If it worked, you'll pay twice."
 
 
 def approval_note(policy: ApprovalPolicy, user: str, max_script: int | None) -> str:
@@ -151,7 +151,7 @@ def approval_request(
     mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
     request, for_owner = f"*Approve this {noun}?*", False
     if job.asks_owner and delivery.addressee == job.owner:
-        request = f"*May <@{job.user}> make this {noun} with your replica?*"
+        request = f"*Let <@{job.user}> make this {noun} with your replica?*"
         for_owner = job.owner not in approvers
     head = joined([mentioned, request], by=" ")
     hidden = presenter.replica_id(job) if for_owner and replica else None
@@ -237,12 +237,12 @@ def training_notice(job: Job, name: str) -> Message:
     """Return the message to the person in the footage of a training, about a replica of a name."""
     training = "trained" if job.state.ended else "is training"
     text = (
-        f"<@{job.user}> {training} a replica of you: “{unformatted(name)}”. You own it: limit "
-        "who uses it, or remove it, in my *Home* tab. Don't want it? Stop it."
+        f"<@{job.user}> {training} a replica of you: “{unformatted(name)}”. You own it. Limit "
+        "its use or remove it any time in my *Home* tab."
     )
     stop = confirm(
         "Stop this training?",
-        "The replica is removed here. You may have to delete it at the video service.",
+        "I'll remove it. An admin may have to delete it at the video service.",
         yes="Stop it",
         no="Keep it",
     )
@@ -253,5 +253,5 @@ def training_notice(job: Job, name: str) -> Message:
 
 def _outcome(settlement: Settlement, user: str | None) -> str:
     """Return how an approval was settled, and by whom."""
-    said = _OUTCOMES.get(settlement, ":hourglass: Expired without an answer.")
+    said = _OUTCOMES.get(settlement, ":hourglass: Not approved in time.")
     return said.format(who=f"<@{user}>" if user is not None else "someone")

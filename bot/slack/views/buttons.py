@@ -6,6 +6,7 @@ from typing import Final
 
 from bot.model import Failure, Job, State
 from bot.slack.views.blocks import Json, button, confirm, element, menu, option, section
+from bot.slack.views.failures import MAY_BE_CHARGED
 from bot.slack.views.presenters import STOPPED, Presenter
 from bot.store import KnownReplica
 
@@ -107,7 +108,7 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     noun, value = presenter.noun, pressed(job)
     again = confirm(
         f"Create the {noun} again?",
-        f"If the earlier {noun} was made too, you're charged twice.",
+        "If the first one worked too, you'll pay twice.",
         yes="Create again",
         no="Keep waiting",
     )
@@ -129,7 +130,7 @@ def list_buttons(leading: Job, jobs: Iterable[Job]) -> list[Json]:
     value = " ".join([leading.id, *map(pressed, jobs)])
     cancel = confirm(
         "Cancel all these requests?",
-        "All open ones here end. If one turns up later, its card will say so.",
+        f"{MAY_BE_CHARGED} If one turns up later, I'll say so.",
         yes="Cancel all",
         no="Keep waiting",
     )
@@ -159,7 +160,7 @@ def replica_row(replica: KnownReplica, line: str, *, may_change: bool) -> Json:
 
 
 def _ends_here(noun: str) -> str:
-    return f"It ends here. If the {noun} turns up later, its card will say so."
+    return f"{MAY_BE_CHARGED} If the {noun} turns up, I'll say so."
 
 
 def _withdraw(job: Job, noun: str) -> Json:

@@ -91,7 +91,7 @@ def card(
     status = _status(job, presenter, replica, retry, approvers=approvers, names=names, who=who)
     word = status.word or state_word(job, presenter)
     bar, figures = _progress(job, presenter)
-    why = explanation(job, presenter, this="this message", who=who)
+    why = explanation(job, presenter, where="here", who=who)
     blocks = [
         rich(paragraph(words(name or noun, bold=True))),
         section(
@@ -104,7 +104,7 @@ def card(
         ),
         *([rich(paragraph(words(why)))] if why else []),
     ]
-    small = _small_print(job, presenter, replica, names)
+    small = _small_print(job, replica, names)
     blocks += [context(mrkdwn(line)) for line in small]
     blocks.append(actions(card_buttons(job, presenter, is_retried=retry is not None)))
     called = f"{noun} “{unformatted(name)}”" if name else noun
@@ -155,7 +155,7 @@ def _status(
             return _Status(running, line=_unread(job))
         case State.RUNNING if job.waits_for is not None:
             named = short_name(replica) or "The replica"
-            line = f"{named} is still training. The {presenter.noun} starts when it's ready."
+            line = f"{named} is still training. The {presenter.noun} starts after that."
             return _Status(running, line=line)
         case State.RUNNING if job.unusual:
             more = " is taking longer than usual."
@@ -199,7 +199,7 @@ def _failed(job: Job, retry: str | None, names: Mapping[str, str]) -> _Status:
 def _unconfirmed(job: Job, noun: str) -> str:
     if not job.asked:
         return "I'm waiting for a confirmation."
-    return f"Did this {noun} get made? I asked in this thread, or an earlier one."
+    return f"Did this {noun} get made? Answer in my *Home* tab."
 
 
 def _unread(job: Job) -> str:
@@ -247,15 +247,13 @@ def _progress(job: Job, presenter: Presenter) -> tuple[str, str]:
 # ── Small print ───────────────────────────────────────────────────────────────────────────────
 
 
-def _small_print(
-    job: Job, presenter: Presenter, replica: str, names: Mapping[str, str]
-) -> list[str]:
+def _small_print(job: Job, replica: str, names: Mapping[str, str]) -> list[str]:
     """Return the lines of small print, in mrkdwn."""
     who = f"Requested by {names[job.user]}" if job.user in names else ""
     with_replica = f"Replica: {named}" if (named := short_name(replica)) else ""
     by = decided_by(job, names)
     approved = f"Approved{by}" if by and job.failure not in NOT_APPROVED else ""
-    lines = [_orphaned(job, presenter.noun), joined([who, approved, with_replica], by=" · ")]
+    lines = [_orphaned(job), joined([who, approved, with_replica], by=" · ")]
     return [line for line in lines if line]
 
 
@@ -268,10 +266,10 @@ def decided_by(job: Job, names: Mapping[str, str]) -> str:
     return f" by {names[user]}" if user is not None and user in names else ""
 
 
-def _orphaned(job: Job, noun: str) -> str:
+def _orphaned(job: Job) -> str:
     """Return that earlier create calls made something too, which its details name."""
     if not job.orphaned_ids:
         return ""
-    number = len(job.orphaned_ids)
-    what = f"An earlier {noun} was" if number == 1 else f"{number} earlier {noun}s were"
-    return f"{what} made too. You may be charged: see *Details*."
+    if (number := len(job.orphaned_ids)) > 1:
+        return f"{number} earlier tries worked too. You may be charged for each."
+    return "An earlier try worked too. You may be charged for both."

@@ -12,6 +12,8 @@ LOST_ACCESS: Final = "I've lost access to the video service."
 OUT_OF_CREDIT: Final = "Out of video credits."
 FOR_ADMINS: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})
 """What only those who run the bot can do something about."""
+_IN_OUR_WORDS: Final = FOR_ADMINS | {Failure.NOT_FOUND}
+"""Whose reason says no more than we do. It is among the details."""
 AN_ADMIN: Final = "an admin"
 MAY_BE_CHARGED: Final = "You may still be charged."
 _NO_REASON: Final = "No reason given."
@@ -27,7 +29,7 @@ def _service_reason(job: Job) -> str:
         return ""
     if job.failure is Failure.DECLINED:  # it is the approver's reason
         return cut(job.reason, _MAX_REASON)
-    if job.reason.startswith(_OURS) and job.reason != WITHHELD:
+    if job.failure in _IN_OUR_WORDS or (job.reason.startswith(_OURS) and job.reason != WITHHELD):
         return ""
     said = cut(" ".join(only_hosts(job.reason).split()), _MAX_REASON)
     # "The video was deleted" is no more than the message itself says.
@@ -41,11 +43,11 @@ def remedy(failure: Failure | None, who: str) -> str:
     return f"Ask {who} to top up the account." if out_of_credit else f"Let {who} know."
 
 
-def explanation(job: Job, presenter: Presenter, *, this: str, who: str = AN_ADMIN) -> str:
+def explanation(job: Job, presenter: Presenter, *, where: str, who: str = AN_ADMIN) -> str:
     """Return why a job failed: the service's own words, and what they mean; "" if it did not.
 
-    ``this`` is what the reader calls the job's card: "this message" on the card itself. ``who`` are
-    the admins, in plain text.
+    ``where`` is the job's card for its reader: "here" on the card itself. ``who`` are the admins,
+    in plain text.
     """
     if job.state is not State.FAILED:
         return ""
@@ -55,10 +57,10 @@ def explanation(job: Job, presenter: Presenter, *, this: str, who: str = AN_ADMI
     if quoted != said and job.failure is Failure.REFUSED:
         stop = "" if said.endswith((".", "!", "?", "…")) else "."
         quoted = f"The video service said “{said}{stop}”"
-    return joined([quoted, _meaning(job, presenter, this, who)], by=" ")
+    return joined([quoted, _meaning(job, presenter, where, who)], by=" ")
 
 
-def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
+def _meaning(job: Job, presenter: Presenter, where: str, who: str) -> str:
     """Return what a failure means beside the service's own words, and what to do; "" if nothing."""
     noun, created = presenter.noun, _created_nothing(job)
     match job.failure:
@@ -76,7 +78,7 @@ def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
         case Failure.UNREACHABLE | Failure.SERVICE_DOWN | Failure.SERVICE_TROUBLE:
             return f"I couldn't send this in time. {created}"
         case Failure.NOT_FOUND:
-            return f"I can't find this {noun} any more. It may have been deleted."
+            return f"I can't find this {noun} anymore. It may have been deleted."
         case Failure.TIMED_OUT:
             return f"It took too long, so I stopped checking. {MAY_BE_CHARGED}"
         case (
@@ -88,15 +90,15 @@ def _meaning(job: Job, presenter: Presenter, this: str, who: str) -> str:
         case Failure.STOPPED | Failure.STOPPED_BY_ADMIN | Failure.STOPPED_BY_OWNER:
             return MAY_BE_CHARGED
         case _:  # a person cancelled it, or nobody approved or said anything
-            silence = "I got no answer. " if job.failure is Failure.UNANSWERED else ""
-            return f"{silence}It may have been made. If it turns up, {this} will say so."
+            silence = "No answer in a week. " if job.failure is Failure.UNANSWERED else ""
+            return f"{silence}{MAY_BE_CHARGED} If it turns up, I'll say so {where}."
 
 
 def _unapproved(job: Job, noun: str) -> str:
     """Return that a request was not approved and made nothing, as far as is known."""
     if job.copied:
         return f"This comes from a backup: the {noun} may have been made since."
-    return "Nothing was created."
+    return "You weren't charged."
 
 
 def _created_nothing(job: Job) -> str:
@@ -107,6 +109,4 @@ def _created_nothing(job: Job) -> str:
     """
     if job.asked_at is None:
         return "You weren't charged."
-    if job.orphaned_ids:
-        return "This try cost nothing."
-    return "This try cost nothing, but an earlier one may have."
+    return "You may be charged for an earlier try."

@@ -28,7 +28,6 @@ from bot.slack.views.blocks import (
     plain,
     rich,
     section,
-    title,
     words,
 )
 from bot.slack.views.buttons import (
@@ -160,9 +159,9 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
         )
     turns = []
     if content.page > 0:
-        turns.append(button("Newer", f"{TURN_PAGE}_back", value=str(content.page - 1)))
+        turns.append(button("Back", f"{TURN_PAGE}_back", value=str(content.page - 1)))
     if content.more:
-        turns.append(button("More", f"{TURN_PAGE}_on", value=str(content.page + 1)))
+        turns.append(button("Next", f"{TURN_PAGE}_on", value=str(content.page + 1)))
     if turns:
         blocks += [{"type": "divider"}, actions(turns)]
     blocks.append(_heading(f"{train.capitalize()}s everyone here can use"))
@@ -203,7 +202,7 @@ def _heading(text: str) -> Json:
 
 
 def _job(job: Job, presenter: Presenter, buttons: list[Json]) -> list[Json]:
-    name = title(presenter.name(job)) or f"Untitled {presenter.noun}"
+    name = title_of(job, presenter)
     # In rich text a name is shown letter for letter.
     line = paragraph(words(name, bold=True), words(f" · {state_word(job, presenter)}"))
     asked = f"{presenter.noun.capitalize()} · requested {date(job.created_at)}"
@@ -240,7 +239,7 @@ def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
 
 def admin_sections(content: AdminContent) -> list[Json]:
     """Return the sections for admins: a few blocks, however much there is to say."""
-    change, more = button("Change limits", CHANGE_LIMITS), button("All months", OPEN_SPENDING)
+    change, more = button("Change limits", CHANGE_LIMITS), button("View usage", OPEN_SPENDING)
     blocks = [
         section(_health(content.health)),
         {**section(spending_text(content.spending, content.price)), "accessory": more},
@@ -273,20 +272,20 @@ def _change(past: LimitChange) -> str:
 
 def _health(health: Health) -> str:
     service = (
-        ":x: I've lost access to the video service: it needs a new key."
+        ":x: I've lost access to the video service. Set a new key."
         if health.key_refused
-        else ":white_check_mark: The video service accepts my key."
+        else ":white_check_mark: Connected to the video service."
     )
     if health.no_credit:
-        service += "\n:x: Out of video credits."
+        service += "\n:x: Out of video credits: top up the account."
         if health.next_try is not None:
-            service += f" Next try: {date(health.next_try)}, or with the next request."
+            service += f" Next try: {date(health.next_try)}."
     if health.down_since is not None:
-        service = f":x: The video service is down, since {date(health.down_since)}."
+        service = f":x: The video service went down {date(health.down_since)}."
         if health.waiting:
             service += f" Requests waiting: {health.waiting:,}. I'll keep trying."
     if health.slowed_down:
-        service += "\n:hourglass: The video service asked me to wait. I'll keep trying."
+        service += "\n:hourglass: The video service is busy. I'll keep trying."
     posted = ":white_check_mark: All messages delivered."
     if health.unsent:
         posted = f":hourglass: Messages waiting: {health.unsent:,}."

@@ -23,13 +23,13 @@ _ADVICE: Final = tuple(
         ),
         (
             r"(not|unable to|fail\w* to) (be )?(reach|access|download|fetch)|not (public|access)",
-            "the link needs a sign-in, or has expired.",
+            "the link needs a sign-in or has expired.",
         ),
         (
             r"(video|footage|file) .*(too (large|big)|larger than|exceeds)",
             "the file is larger than 750 MB.",
         ),
-        (r"codec|h\.?264", "the file isn't an H.264 mp4."),
+        (r"codec|h\.?264", "the file isn't an H.264 MP4."),
         (
             r"\bfps\b|frame ?rate|frames (per|a) second",
             "the footage has fewer than 25 frames a second.",

@@ -110,10 +110,9 @@ NO_PRICE: Final = Price()
 # ── Who, where and how long ───────────────────────────────────────────────────────────────────
 
 
-REPLICA_REMOVED: Final = "This replica was removed here. Pick another one."
+REPLICA_REMOVED: Final = "This replica was removed. Pick another one."
 GROUP_HIDDEN: Final = (
-    "I can't see who is in the user group that can do that. Let {} know: I need the scope "
-    "usergroups:read."
+    "I can't check your user groups. Let {} know: I need the usergroups:read scope."
 )
 _NOT_LISTED: Final = "Only some people here can do that. Ask {}."
 
@@ -141,7 +140,7 @@ def channel_sentence(allowed: Sequence[str], who: str) -> str:
     where = (
         f"Use {listed(allowed, 'or')}, or a direct message with me."
         if allowed
-        else "Choose another, or leave this empty for a direct message."
+        else "Choose another, or leave this blank for a direct message."
     )
     return f"I don't post in this channel. {where} To use it here, ask {who}."
 

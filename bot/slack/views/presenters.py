@@ -11,7 +11,7 @@ CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 STOPPED: Final = {
     Failure.STOPPED: "waiting",
     Failure.STOPPED_BY_ADMIN: "by an admin",
-    Failure.STOPPED_BY_OWNER: "by the replica's owner or an admin",
+    Failure.STOPPED_BY_OWNER: "because the replica was removed",
 }
 """The failures that say that nobody follows it any more, and how "stopped" goes on."""
 NOT_APPROVED: Final = {
@@ -21,7 +21,8 @@ NOT_APPROVED: Final = {
 }
 """The failures of a request that was not approved, in a word: nothing was created."""
 _ENDED_BY_PEOPLE: Final = {
-    **dict.fromkeys(CANCELLED, "Cancelled"),
+    Failure.CANCELLED: "Cancelled",
+    Failure.UNANSWERED: "Closed",
     **dict.fromkeys(STOPPED, "Stopped"),
     **NOT_APPROVED,
 }
@@ -105,7 +106,7 @@ def state_word(job: Job, presenter: Presenter) -> str:
         case State.QUEUED | State.CREATING:
             return "Waiting" if job.unreachable or job.held_by else "Starting"
         case State.UNCONFIRMED:
-            return "Your answer is needed" if job.asked else "Checking"
+            return "Needs an answer" if job.asked else "Checking"
         case State.RUNNING if job.waits_for is not None:
             return "Waiting for its replica"
         case State.RUNNING:

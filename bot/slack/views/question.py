@@ -78,7 +78,7 @@ def question(
     small = (
         "I'll close this in a few days."
         if job.asked > 1
-        else "I'll ask again tomorrow, and close this in a week."
+        else "I'll ask again tomorrow and close this in a week."
     )
     body, buttons = joined([_WHAT_TO_DO, who_else], MAX_SECTION), question_buttons(job, presenter)
     return _message(f"{asked} {ask(noun)}", named, called, body, small=small, buttons=buttons)
@@ -111,7 +111,7 @@ def question_list(
         small = (
             "I'll close these in a few days."
             if again
-            else "I'll ask again tomorrow, and close these in a week."
+            else "I'll ask again tomorrow and close these in a week."
         )
     else:
         body, small = "None of these needs an answer now.", ""
@@ -154,7 +154,7 @@ def ask(noun: str) -> str:
 
 def title_of(job: Job, presenter: Presenter) -> str:
     """Return what names a request among others."""
-    return title(presenter.name(job)) or f"A {presenter.noun} without a name"
+    return title(presenter.name(job)) or f"Untitled {presenter.noun}"
 
 
 def _who(

@@ -27,12 +27,13 @@ from bot.slack.views.blocks import (
 from bot.slack.views.buttons import reply_buttons
 from bot.slack.views.card import decided_by, links_of
 from bot.slack.views.failures import AN_ADMIN, MAY_BE_CHARGED, explanation
-from bot.slack.views.presenters import CANCELLED, STOPPED, Presenter
+from bot.slack.views.presenters import STOPPED, Presenter
 
 MAX_SHOWN: Final = 300
 """Characters of what is spoken: the link and the video must not be below a screen of text."""
 _ENDINGS: Final = {
-    **dict.fromkeys((*CANCELLED, Failure.WITHDRAWN), "was cancelled."),
+    **dict.fromkeys((Failure.CANCELLED, Failure.WITHDRAWN), "was cancelled."),
+    Failure.UNANSWERED: "was closed.",
     Failure.NOT_APPROVED: "wasn't approved in time.",
     **dict.fromkeys((Failure.TIMED_OUT, Failure.NOT_FOUND), "didn't finish."),
 }
@@ -75,7 +76,7 @@ def reply(
         retried = ""
         if retry is not None:
             retried = f"{anchor(retry, 'Retried here') if retry else 'Retried'}."
-        why = explanation(job, presenter, this="the message above", who=who)
+        why = explanation(job, presenter, where="above", who=who)
         blocks = [section(joined([head, retried]))]
         blocks += [rich(paragraph(words(why)))] if why else []
         text += [escape(why), retried]
@@ -111,9 +112,9 @@ def _ending(job: Job, presenter: Presenter, names: Mapping[str, str]) -> str:
 def _stopped(job: Job, noun: str) -> Message:
     text = f"You stopped waiting for this {noun}. {MAY_BE_CHARGED}"
     if job.failure is Failure.STOPPED_BY_ADMIN:
-        text = f"<@{job.user}>, an admin stopped your {noun}. {MAY_BE_CHARGED}"
+        text = f"<@{job.user}>, an admin ended your request. {MAY_BE_CHARGED}"
     elif job.failure is Failure.STOPPED_BY_OWNER:
         text = f"<@{job.user}>, the person in the footage stopped this {noun}."
         if "script" in job.params:  # it waited to be sent
-            text = f"<@{job.user}>, this replica was removed, so I didn't make your {noun}."
+            text = f"<@{job.user}>, I didn't make your {noun}: its replica was removed."
     return Message(text, [section(text)])

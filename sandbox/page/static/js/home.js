@@ -88,7 +88,7 @@ function draw() {
     ),
   );
   if (!key) return;
-  // What was pressed may be gone, such as "Newer" on the first page.
+  // What was pressed may be gone, such as "Back" on the first page.
   const again = pane.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? pane;
   again.focus({ preventScroll: true });
 }

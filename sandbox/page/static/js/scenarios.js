@@ -3,7 +3,7 @@
 import { state } from "./state.js";
 
 /** What the card says of a request that nobody but a person knows the end of. */
-const ASKED = "Your answer is needed";
+const ASKED = "Needs an answer";
 const REASON = "The script contains a name that this replica may not say";
 
 /** Play a refusal of the create request that ends the video. */
