@@ -26,6 +26,7 @@ _LIST: Final = Path(__file__).with_suffix(".toml")
 # What the tests need of the tree.
 _NEEDED: Final = (
     "bot",
+    "docs",
     "sandbox",
     "tests",
     "pyproject.toml",
