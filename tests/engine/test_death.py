@@ -88,6 +88,7 @@ async def test_a_video_gets_one_reply_wherever_the_bot_dies(
     assert live.created_count() == 1
 
 
+@on_sqlite_alone
 @pytest.mark.parametrize("end", ["kill", "terminate"])
 async def test_an_edit_that_slack_does_after_the_bot_died_is_not_the_last_one(
     end: str, live: LiveWorld

@@ -10,6 +10,7 @@ import pytest
 from bot.clock import Clock
 from bot.store import DatabaseError
 from bot.tasks import PartFailed
+from tests.modes import on_sqlite_alone
 from tests.world import World
 
 PARTS = ("engine", "messenger", "sweep", "database", "web server")
@@ -110,6 +111,7 @@ sys.exit(main(["serve"]))
     assert any("level=error" in line and "the clock is broken" in line for line in lines)
 
 
+@on_sqlite_alone
 async def test_the_end_of_the_task_that_owns_the_database_ends_the_bot(
     quiet_world: World,
 ) -> None:

@@ -34,6 +34,7 @@ def world(quiet_world: World) -> World:
     return quiet_world
 
 
+@on_sqlite_alone
 async def test_a_request_goes_on_waiting_where_its_database_was_moved_to(
     empty_url: str, world: World
 ) -> None:

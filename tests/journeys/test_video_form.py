@@ -12,7 +12,7 @@ from bot.store.replicas import Replicas
 from sandbox.block_kit import Json
 from sandbox.driver import Modal
 from sandbox.faults import Reset
-from tests.modes import in_both_modes
+from tests.modes import in_both_modes, on_sqlite_alone
 from tests.world import REPLICA, World
 
 PAGE = "https://www.example.com/background?colour=blue&size=2#top"
@@ -333,6 +333,7 @@ async def test_an_accepted_form_is_not_refused_when_it_is_submitted_again(world:
     assert not form.errors
 
 
+@on_sqlite_alone
 async def test_a_form_whose_job_cannot_be_stored_stays_open_and_starts_nothing(
     world: World,
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from bot.store.sqlite_file import FileLock
 from tests.databases import STEPS
+from tests.modes import on_sqlite_alone
 from tests.ops.test_command_line import bot, files_in
 from tests.ops.typist import at_terminal, environment
 from tests.processes_of_commands import started
@@ -45,6 +46,7 @@ async def test_migrate_needs_no_other_setting_than_the_database(tmp_path: Path) 
     assert "start" not in wrong.err
 
 
+@on_sqlite_alone
 async def test_migrate_ends_at_once_where_a_running_bot_has_nothing_pending(
     world: World, tmp_path: Path
 ) -> None:
@@ -54,6 +56,7 @@ async def test_migrate_ends_at_once_where_a_running_bot_has_nothing_pending(
         assert "waiting" not in result.err
 
 
+@on_sqlite_alone
 @pytest.mark.parametrize(
     ("arguments", "number", "code"),
     [

@@ -19,6 +19,7 @@ from bot.store.sqlite import migrate
 from bot.store.sqlite_file import FileLock
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
+from tests.modes import on_sqlite_alone
 from tests.ops.test_backup import states
 from tests.ops.test_command_line import bot, files_in
 from tests.postgres_proxy import Fault, PostgresProxy
@@ -57,6 +58,7 @@ def _sorted(rows: list[tuple[Any, ...]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
+@on_sqlite_alone
 async def test_everything_goes_on_where_it_was_moved_to_and_nothing_is_made_twice(
     empty_url: str, quiet_world: World, tmp_path: Path
 ) -> None:
@@ -230,6 +232,7 @@ async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old
         assert (await asyncio.to_thread(move, path, proxy.url))["jobs"] == 3
 
 
+@on_sqlite_alone
 async def test_new_rows_follow_the_highest_id_and_leases_of_a_killed_bot_are_over(
     world: World, empty_url: str, tmp_path: Path
 ) -> None:

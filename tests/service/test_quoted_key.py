@@ -13,6 +13,7 @@ from bot.ops import doctor
 from sandbox.faults import CannedResponse
 from sandbox.key_quotes import HIDDEN, KeyQuote
 from sandbox.scenarios import CallbackPlan, Scenario
+from tests.modes import on_sqlite_alone
 from tests.world import World, number_of
 
 WHOLE: Final = [how for how in KeyQuote if how not in HIDDEN]
@@ -142,6 +143,7 @@ async def test_the_names_in_a_failure_that_hold_the_key_reach_nobody(world: Worl
     await world.advance(minutes=5)
 
     assert "***: is not accepted" in world.replies(card)[-1].text
+@on_sqlite_alone
 
 
 @pytest.mark.parametrize("field", ["status", "hosted_url", "video_name", "script"])

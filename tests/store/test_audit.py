@@ -6,7 +6,7 @@ from bot.store.database import Query
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
-from tests.modes import on_both_engines
+from tests.modes import on_both_engines, on_sqlite_alone
 from tests.world import World, number_of
 
 AGAIN: Final = "Create again"
@@ -91,6 +91,7 @@ async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
         assert audit(world) == []
 
 
+@on_sqlite_alone
 async def test_what_cannot_be_recorded_is_not_done(world: World) -> None:
     card = await world.request_video(world.ana)
     await world.advance(seconds=30)

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from bot.timings import Timings
+from tests.modes import on_sqlite_alone
 from tests.web.test_metrics import Scrape, scrape
 from tests.world import World
 
@@ -54,6 +55,7 @@ async def test_many_who_ask_within_a_second_share_one_look_and_one_write(world: 
     assert await durable_commits(world) - before <= 2
 
 
+@on_sqlite_alone
 async def test_a_report_is_new_after_a_second_and_when_the_clock_was_set_back(
     world: World,
 ) -> None:

@@ -9,6 +9,7 @@ import aiohttp
 from sandbox import events
 from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port
+from tests.modes import on_sqlite_alone
 from tests.web.test_metrics import scrape
 from tests.world import World
 
@@ -160,6 +161,7 @@ async def test_work_that_is_overdue_is_counted_from_when_it_was_due(world: World
     assert (work["ok"], work["oldest_due_delivery_s"]) == (True, 0)
 
 
+@on_sqlite_alone
 async def test_strangers_are_told_only_whether_the_bot_is_ready(world: World) -> None:
     url = f"http://127.0.0.1:{world.bot.port}/readyz"
     right = world.operator["Authorization"]

@@ -28,6 +28,7 @@ from sandbox.delivery import (
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
+from tests.modes import on_sqlite_alone
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
 
@@ -232,6 +233,7 @@ async def call_back(
         await asyncio.gather(*(answer_to(client, "POST", path, body) for _ in range(50)))
 
 
+@on_sqlite_alone
 async def test_a_callback_that_cannot_be_stored_is_answered_so_that_it_comes_again(
     world: World, client: aiohttp.ClientSession
 ) -> None:
@@ -280,6 +282,7 @@ async def test_callbacks_that_each_name_another_id_cause_few_reads(
     assert paths[before + 1 :] == ["/v2/videos/v19"]
 
 
+@on_sqlite_alone
 async def test_only_the_hash_of_a_token_is_stored(quiet_world: World) -> None:
     async with quiet_world.running_bot():
         token = (await callback_path(quiet_world)).removeprefix("/callbacks/")
