@@ -35,9 +35,9 @@ def test_a_mistake_is_shown_under_its_field(subtests: pytest.Subtests) -> None:
     for field, value, said in [
         ("replica_id", "", "Pick a replica"),
         ("replica_id", "   ", "Pick a replica"),
-        ("replica_id", "two words", "one word"),
-        ("replica_id", "../x", "one word"),
-        ("replica_id", "r" * 151, "one word"),
+        ("replica_id", "two words", "look like a replica ID"),
+        ("replica_id", "../x", "look like a replica ID"),
+        ("replica_id", "r" * 151, "look like a replica ID"),
         ("script", "", "Write what the replica should say"),
         ("script", "\n\n", "Write what the replica should say"),
         ("script", "x" * 3001, "3,001 characters. The limit is 3,000: shorten it."),

@@ -225,10 +225,10 @@ async def test_a_wrong_id_is_refused_under_its_field(
     form = await _gives_id(world, asking, other)
     assert "isn't the right one" in form.errors["remote_id"]
     for wrong, sentence in (
-        (taken, f"another request, No. {number_of(theirs)}"),
+        (taken, f"belongs to request {number_of(theirs)}"),
         ("v-nobody", "Invalid video_id"),
-        ("two words", "one word"),
-        ("  ", "one word"),
+        ("two words", "only the ID"),
+        ("  ", "only the ID"),
     ):
         await form.submit({"remote_id": wrong})
         assert sentence in form.errors["remote_id"]

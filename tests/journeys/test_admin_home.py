@@ -131,8 +131,8 @@ async def test_an_admin_is_told_what_another_has_changed_meanwhile(quiet_world: 
         assert ben.modal is None
         await world.advance(seconds=10)
         shown = words(ana.home)
-        assert f"and day: *7*, changed by <@{ana.user.id}>" in shown
-        assert f"and day: *3*, changed by <@{ben.user.id}>" in shown
+        assert f"per day: *7*, changed by <@{ana.user.id}>" in shown
+        assert f"per day: *3*, changed by <@{ben.user.id}>" in shown
         assert shown.count("lowered requests per workspace") == 1, "two clicks are one change"
 
 

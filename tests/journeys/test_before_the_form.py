@@ -193,7 +193,7 @@ async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press
     assert again is not None
     assert again.values["train_video_url"] == WITH_A_DIRECT_FORM[DROPBOX]
     assert again.values["replica_name"] == "Anna"
-    assert "I changed the link" in str(again.view.body["blocks"][0])
+    assert "I made it a direct link" in str(again.view.body["blocks"][0])
     await again.submit()
     assert world.ana.modal is None
     await world.settle()

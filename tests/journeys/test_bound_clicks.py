@@ -11,7 +11,7 @@ from tests.web.test_web import asks_what_to_do, click, replay
 from tests.world import REPLICA, World
 
 CREATE_AGAIN = "Create again"
-SETTLED = "already been settled"
+SETTLED = "already settled"
 
 
 async def asks_once_more(world: World, card: Message) -> Message:
@@ -108,7 +108,7 @@ async def test_a_changed_form_that_is_sent_again_and_again_creates_one_video(
         form.view.values["script"]["script"]["value"] = "The second version."
         body = encoded({**payload, "view": form.view.payload()})
         answers = await asyncio.gather(*(deliver(world.slack, body) for _ in range(3)))
-        assert all("creates a second video" in answer.body for answer in answers)
+        assert all("creates another video" in answer.body for answer in answers)
     async with world.running_bot():
         await replay(world, body)
         await world.advance(minutes=10)

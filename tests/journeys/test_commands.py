@@ -27,7 +27,7 @@ WHAT_TO_DO = {
     None: "Please try again",
     errors.ErrorAction.RETRY: "Please try again",
     errors.ErrorAction.RECONCILE: "Please try again",
-    errors.ErrorAction.EXPIRED: "Try again",
+    errors.ErrorAction.EXPIRED: "Please try again",
     errors.ErrorAction.PAUSE: "Let a workspace admin know",
     errors.ErrorAction.REDIRECT: "Let a workspace admin know",
     errors.ErrorAction.WITHOUT_METADATA: "Please try again",
@@ -317,7 +317,7 @@ async def test_a_button_of_a_settled_question_says_that_it_is_settled(world: Wor
         await world.advance(minutes=5)
 
     told = world.ephemerals(world.ana)[asked_before:]
-    assert ["already been settled" in each for each in told] == [True] * 3
+    assert ["already settled" in each for each in told] == [True] * 3
     assert world.posts() == settled
     assert world.ana.modal is None
     assert len(world.requests_for("create_video")) == 1

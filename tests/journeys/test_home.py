@@ -138,7 +138,7 @@ async def test_a_question_can_be_answered_in_home(world: World) -> None:
     assert (await stale.click("I found it")).ok
     await world.settle()
     assert world.ana.modal is not None
-    assert "already been settled" in str(world.ana.modal.view.body)
+    assert "already settled" in str(world.ana.modal.view.body)
 
 
 async def test_what_waits_for_the_reader_comes_first_in_home(quiet_world: World) -> None:

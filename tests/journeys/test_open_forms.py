@@ -37,7 +37,7 @@ FIELDS = {
     "/video": "replica_id script video_name background where tell_channel",
     "/replica": "train_video_url consent_video_url replica_name owner agreed where",
 }
-UPDATED = "I was updated meanwhile."
+UPDATED = "I was just updated."
 
 
 def make_older(

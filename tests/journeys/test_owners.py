@@ -116,7 +116,7 @@ async def test_the_person_in_the_footage_stops_the_training(world: World) -> Non
     await world.advance(hours=2)
     form = await world.open_form(world.ana)
     assert world.last_replica_id() not in await offered_ids(form)
-    assert "delete it there too" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
+    assert "may have to delete it" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
 
 
 async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(
@@ -135,7 +135,7 @@ async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(
         await world.advance(hours=1)
         assert "Stopped because the replica was removed" in world.now(card).text
         [reply] = world.replies(card)
-        assert "this replica was removed, so I didn't make your video" in reply.text
+        assert "I didn't make your video: its replica was removed" in reply.text
         assert "You weren't charged." in world.now(card).text
         assert world.created_count() == 0
         [used] = query(world.address, "SELECT max(videos) AS videos FROM usage")
@@ -374,7 +374,7 @@ async def test_the_owner_declines(world: World) -> None:
     await world.advance(minutes=5)
     assert len([each for each in told(world, "ana") if labels(each)]) == 1
     await world.advance(days=8)
-    assert "Expired" in told(world, "ana")[-1].text
+    assert "Not approved in time" in told(world, "ana")[-1].text
     assert world.created_count() == 0
 
 
@@ -642,7 +642,7 @@ async def test_an_owner_is_asked_in_their_own_words(world: World) -> None:
     form = await change(world, world.ana, "rename Anna")
     said = str(form.view.body["blocks"])
     assert "Ask me first" in said
-    assert "You see each script, and decide." in said
+    assert "You approve each script." in said
     await form.close()
     said = await says(world, world.ana, "remove")
     assert said == "Try `/replica remove <name>`. `/replica list` shows names."

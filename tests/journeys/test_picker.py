@@ -329,6 +329,7 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
     world.service.add_replica("r-9", "Nine lives")
     async with world.running_bot(MAX_OPEN_PER_USER="1"):
         await world.request_video(world.ana)
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
         form = await _sends_off(world, world.ana, "r-9")
         assert "reached your limit" in form.errors["replica_id"]
 

@@ -221,7 +221,7 @@ async def test_a_question_is_edited_to_say_how_it_was_settled(quiet_world: World
 
         await world.ana.click(first, AGAIN)
         await world.settle()
-        assert "already been settled" in world.ephemerals(world.ana)[-1]
+        assert "already settled" in world.ephemerals(world.ana)[-1]
 
         [_, video] = world.service.videos
         await world.ana.click(second, "I found it")

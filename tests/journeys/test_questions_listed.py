@@ -315,7 +315,7 @@ async def test_a_wrong_answer_is_refused_at_its_field_and_nothing_is_done(world:
     }
     await form.submit(wrong)
 
-    assert "one word" in form.errors[id_of(one)]
+    assert "only the ID" in form.errors[id_of(one)]
     assert "Choose “I found it”" in form.errors[choice(two)]
     assert "isn't the right one" in form.errors[id_of(three)]
     assert form.values[id_of(three)] == other

@@ -142,7 +142,7 @@ async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world
 
     shown = await _shown_after(world, world.ana, "add r-new")
 
-    assert "Nina · training. Everyone in this workspace can choose it." in shown
+    assert "Nina · training. Everyone in this workspace can use it." in shown
     assert "Videos wait until it's ready." in shown
     assert "is ready" not in shown
     form = await world.open_form(world.ben)
@@ -201,7 +201,7 @@ async def test_a_service_that_is_down_is_reported_and_nothing_is_changed(
 
             shown = await _shown_after(world, world.ana, f"{subcommand} {REPLICA}")
 
-            assert "couldn't be checked" in shown
+            assert "couldn't check it" in shown
             assert "try again" in shown
             assert "<html>" not in shown
             form = await world.open_form(world.ana)

@@ -72,7 +72,7 @@ async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> N
     assert created.keys() == {"train_video_url", "replica_name"}
     # It has no time in it: the server's is not the person's.
     assert re.fullmatch("Replica [A-Z2-9]{5}", created["replica_name"])
-    assert f"Leave it empty for “{created['replica_name']}”." in str(form.view.body)
+    assert f"Leave it blank for “{created['replica_name']}”." in str(form.view.body)
     [card] = world.posts()
     assert created["replica_name"] in card.text
 
@@ -148,7 +148,7 @@ async def test_a_link_that_expires_within_a_day_warns_once_and_is_sent_on_the_se
 
     [note] = _notes(form)
     assert "expires <!date^" in note
-    assert {"train_video_url": "training", "consent_video_url": "consent"}[field] in note
+    assert {"train_video_url": "footage", "consent_video_url": "consent"}[field] in note
     assert "24 hours" in note
     kept = {"consent_video_url": None, **typed, "where": world.slack.channel("lobby").id}
     assert form.values == {**kept, "owner": world.ana.user.id}

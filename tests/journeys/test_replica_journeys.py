@@ -220,7 +220,7 @@ async def test_a_training_with_an_unknown_status_goes_on(
 MEANINGS = {
     TrainingFailure.NOT_REACHABLE: "needs a sign-in or has expired",
     TrainingFailure.TOO_LARGE: "larger than 750 MB",
-    TrainingFailure.WRONG_CODEC: "isn't an H.264 mp4",
+    TrainingFailure.WRONG_CODEC: "isn't an H.264 MP4",
     TrainingFailure.TOO_SHORT: "shorter than a minute",
     TrainingFailure.LOW_FRAME_RATE: "fewer than 25 frames a second",
     TrainingFailure.NO_CONSENT: "consent statement is missing",
@@ -554,7 +554,7 @@ async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, stat
     await world.settle()
 
     shown = world.ephemerals(world.ana)[-1]
-    assert "couldn't be checked" in shown
+    assert "couldn't check it" in shown
     assert "does not know" not in shown
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] == REPLICA

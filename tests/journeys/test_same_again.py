@@ -238,7 +238,7 @@ async def test_a_form_that_was_changed_and_sent_again_asks_once(offering: World)
     await form.submit({"video_name": "Another name"})
     second = world.ana.modal
     assert second is not None
-    assert "second video" in str(second.view.body["blocks"][0])
+    assert "another video" in str(second.view.body["blocks"][0])
     await second.submit()
     await world.settle()
     assert world.created_count() == 2

@@ -142,7 +142,7 @@ async def test_a_video_made_elsewhere_is_shown_to_admins_alone_without_its_scrip
         for wanted in (made, made.upper(), "v-nobody", "j7"):
             shown = await _status(world, world.ana, wanted, channel="lobby")
             assert f"I can't find a video “{wanted}”" in shown
-            assert f"Only <@{world.ben.user.id}> can look it up." in shown
+            assert f"Ask <@{world.ben.user.id}> to look it up." in shown
         assert len(world.requests_for("read_video")) == reads, "nobody learns whether it is there"
 
         shown = await _status(world, world.ben, made, channel="lobby")

@@ -172,7 +172,7 @@ async def test_a_form_that_cannot_be_opened_in_time_is_explained(world: World) -
     answer = await world.ana.command("/video")
 
     assert answer.message is not None
-    assert "Try again?" in answer.message.text
+    assert "Please try again." in answer.message.text
     assert world.ana.modal is None
 
 
@@ -228,7 +228,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
     second = world.ana.modal
     assert second is not None
     assert second.view is not form.view
-    assert "submitted this already" in _note(second)
+    assert "already submitted this" in _note(second)
     assert second.values == form.values, "what was typed stands in it too"
     await world.settle()
     assert len(world.requests_for("create_video")) == 1

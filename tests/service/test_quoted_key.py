@@ -70,9 +70,7 @@ async def test_a_key_that_the_service_quotes_in_an_error_reaches_nobody(
     await world.advance(minutes=1)
 
     assert "Invalid replica_id, says the key ***" in form.errors["replica_id"]
-    assert "The account is out of credit, says the key ***" in str(world.now(card).blocks) + str(
-        [reply.blocks for reply in world.replies(card)]
-    )
+    assert "The account is out of credit, says the key ***" in await _status(world, number_of(card))
     assert "Invalid video_id, says the key ***" in await _status(world, "v-unknown")
 
 
@@ -143,9 +141,9 @@ async def test_the_names_in_a_failure_that_hold_the_key_reach_nobody(world: Worl
     await world.advance(minutes=5)
 
     assert "***: is not accepted" in world.replies(card)[-1].text
+
+
 @on_sqlite_alone
-
-
 @pytest.mark.parametrize("field", ["status", "hosted_url", "video_name", "script"])
 async def test_a_callback_address_that_the_service_quotes_reaches_nobody(
     field: str, world: World

@@ -101,7 +101,7 @@ async def test_stop_waiting_ends_a_video_once_whatever_comes_later(world: World)
     [reply] = world.replies(card)
     assert reply.text == STOPPED
     assert reply.pings == set(), "they know: they pressed it"
-    assert ["already been settled" in each for each in world.ephemerals(world.ana)] == [True]
+    assert ["already settled" in each for each in world.ephemerals(world.ana)] == [True]
 
     reads = len(world.requests_for("read_video"))
     await world.advance(minutes=10)  # its callback comes

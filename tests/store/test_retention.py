@@ -106,7 +106,7 @@ async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(
         assert form is not None
         assert form.values["replica_id"] == REPLICA
         assert form.values["script"] is None
-        assert "has been erased" in str(form.view.body["blocks"])
+        assert "no longer have what was entered" in str(form.view.body["blocks"])
         await form.submit({"script": "Once more."})
         await world.advance(minutes=5)
     assert world.created_count() == 2

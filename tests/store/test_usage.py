@@ -68,8 +68,9 @@ async def test_what_was_counted_yesterday_and_is_refused_today_is_given_back_yes
 async def test_what_a_limit_refuses_is_not_counted(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(MAX_OPEN_PER_USER="1"):
-        form = await world.open_form(world.ana)
         await world.request_video(world.ana)
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
+        form = await world.open_form(world.ana)
         await form.submit(VALUES)
         assert form.errors
         assert used(world) == {TODAY: 1, MONTH: 1}

@@ -108,7 +108,7 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     noun, value = presenter.noun, pressed(job)
     again = confirm(
         f"Create the {noun} again?",
-        "If the first one worked too, you'll pay twice.",
+        "If an earlier try worked, you'll pay twice.",
         yes="Create again",
         no="Keep waiting",
     )

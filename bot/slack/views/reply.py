@@ -112,7 +112,7 @@ def _ending(job: Job, presenter: Presenter, names: Mapping[str, str]) -> str:
 def _stopped(job: Job, noun: str) -> Message:
     text = f"You stopped waiting for this {noun}. {MAY_BE_CHARGED}"
     if job.failure is Failure.STOPPED_BY_ADMIN:
-        text = f"<@{job.user}>, an admin ended your request. {MAY_BE_CHARGED}"
+        text = f"<@{job.user}>, an admin ended your {noun} request. {MAY_BE_CHARGED}"
     elif job.failure is Failure.STOPPED_BY_OWNER:
         text = f"<@{job.user}>, the person in the footage stopped this {noun}."
         if "script" in job.params:  # it waited to be sent
