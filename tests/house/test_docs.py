@@ -158,19 +158,6 @@ def test_the_icon_has_a_size_that_slack_takes_and_init_names_it() -> None:
     assert str(icon.relative_to(ROOT)) in spoken()
 
 
-def test_the_picture_that_moves_is_small_and_takes_about_ten_seconds() -> None:
-    webp = (ROOT / "docs/pictures/moving.webp").read_bytes()
-    assert len(webp) < 2_000_000
-    # https://developers.google.com/speed/webp/docs/riff_container#animation
-    at, milliseconds = 12, 0
-    while at < len(webp):
-        name, size = struct.unpack_from("<4sI", webp, at)
-        if name == b"ANMF":
-            milliseconds += int.from_bytes(webp[at + 20 : at + 23], "little")
-        at += 8 + size + size % 2
-    assert 9_000 <= milliseconds <= 13_000
-
-
 # Words
 
 

@@ -264,11 +264,6 @@ async def test_every_form_and_field_that_asks_has_a_listener(
     assert searching <= set(LISTENERS["options"])
 
 
-def test_each_action_id_and_callback_id_is_unique() -> None:
-    ids = [each for registered in LISTENERS.values() for each in registered]
-    assert len(ids) == len(set(ids))
-
-
 # Kinds
 
 

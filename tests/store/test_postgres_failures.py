@@ -339,6 +339,23 @@ async def test_works_are_neither_lost_nor_doubled_when_the_server_restarts(
         assert done + uncertain == 320
 
 
+async def test_a_work_fails_in_time_where_a_lost_connection_was_idle(own_server: Server) -> None:
+    begun, may_end = asyncio.Event(), threading.Event()
+    async with PostgresDatabase.open(own_server.url, timings=SHORT) as database:
+        first = spawn(database.run(slow_work(begun, may_end)))
+        await begun.wait()
+        await database.run(count)  # over a second connection
+        may_end.set()
+        await first
+        await asyncio.to_thread(own_server.stop, signal.SIGQUIT)
+        try:
+            async with asyncio.timeout(SOON_S):
+                with pytest.raises(DatabaseUnavailable):
+                    await database.run(count)
+        finally:
+            await asyncio.to_thread(own_server.start)
+
+
 async def test_a_server_that_is_read_only_is_not_written_to_until_it_is_the_primary_again(
     own_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -572,8 +572,9 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
             raise Refusal(f"I can't find a replica “{escape(replica_id)}”: {says}") from error
         raise Refusal(f"I couldn't check it: {says}") from error
     except OutsideError as error:
-        why = escape(only_hosts(error.reason))
-        raise Refusal(f"I couldn't check it: {why} Please try again in a moment.") from error
+        raise Refusal(
+            f"I couldn't check it: {escape(only_hosts(error.reason))} Please try again in a moment."
+        ) from error
     if snapshot.verdict is Verdict.FAILED:
         raise Refusal(_failure(snapshot))
     replicas, now = ctx.store.replicas, ctx.clock.now()

@@ -834,6 +834,7 @@ class PostgresDatabase(Database):
                     self._give_up(str(error))
                     return
                 if any(other.is_open for other in self._links):
+                    self._start_worker()  # an idle one works, or finds that it is lost too
                     await self._pause(_REFUSED_PAUSE_S)
                     return
                 if self._giving_up is None:
