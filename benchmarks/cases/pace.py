@@ -32,6 +32,8 @@ _OTHERS: Final = 20
 # Of those that go through.
 _REFUSED: Final = 0.1
 _STEP: Final = timedelta(seconds=10)
+# Slack opens 100 forms a minute: https://docs.slack.dev/reference/methods/views.open
+_FORM_EVERY: Final = timedelta(seconds=0.6)
 # Nobody has more open than the default allows, and all together may have as many as are asked for.
 _PEOPLE: Final = 32
 _MAX_PER_DAY: Final = 1000
@@ -76,6 +78,7 @@ async def _crowd(
     alone = [await _card_time(slack, next(people), clock) for _ in range(_OTHERS)]
     for each in range(number):
         await _submit(next(people), _CROWDED, f"Number {each}.")
+        await clock.advance(_FORM_EVERY)
     beside = [await _card_time(slack, next(people), clock) for _ in range(_OTHERS)]
     while (await bot.store.deliveries.claim(clock.now(), 0)).next_due is not None:
         await clock.advance(_STEP)
@@ -125,7 +128,7 @@ async def _crowd(
 async def _submit(person: Person, channel: str, script: str) -> None:
     answer = await person.command("/video", "", channel)
     if not answer.ok or person.modal is None:
-        raise Broken("no form was opened")
+        raise Broken(f"no form was opened: {answer.body}")
     form = person.modal
     await form.submit({"replica_id": _REPLICA, "script": script})
     if form.is_open:
