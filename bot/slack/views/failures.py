@@ -6,7 +6,7 @@ from bot.links import only_hosts
 from bot.model import Failure, Job, State
 from bot.service.errors import WITHHELD
 from bot.slack.views.blocks import cut, joined
-from bot.slack.views.presenters import Presenter
+from bot.slack.views.presenters import MAY_BE_CHARGED, Presenter
 
 LOST_ACCESS: Final = "I've lost access to the video service."
 OUT_OF_CREDIT: Final = "Out of video credits."
@@ -15,7 +15,6 @@ FOR_ADMINS: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})
 _IN_OUR_WORDS: Final = FOR_ADMINS | {Failure.NOT_FOUND}
 """Whose reason says no more than we do. It is among the details."""
 AN_ADMIN: Final = "an admin"
-MAY_BE_CHARGED: Final = "You may still be charged."
 _NO_REASON: Final = "No reason given."
 _MAX_REASON: Final = 500
 _OURS: Final = ("The video service ", "The connection to the video service ")

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Protocol
 from bot.model import Failure, Job, Snapshot, State
 from bot.slack.views.blocks import Json
 
+MAY_BE_CHARGED: Final = "You may still be charged."
 CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 """The failures that say that the request was ended, not that the service failed."""
 STOPPED: Final = {

@@ -26,8 +26,8 @@ from bot.slack.views.blocks import (
 )
 from bot.slack.views.buttons import reply_buttons
 from bot.slack.views.card import decided_by, links_of
-from bot.slack.views.failures import AN_ADMIN, MAY_BE_CHARGED, explanation
-from bot.slack.views.presenters import STOPPED, Presenter
+from bot.slack.views.failures import AN_ADMIN, explanation
+from bot.slack.views.presenters import MAY_BE_CHARGED, STOPPED, Presenter
 
 MAX_SHOWN: Final = 300
 """Characters of what is spoken: the link and the video must not be below a screen of text."""
