@@ -213,7 +213,9 @@ async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_ac
                 assert await waiting == 3
                 while len(database._idle) < len(database._links):  # noqa: ASYNC110 - likewise
                     await asyncio.sleep(0.001)
+                tries = proxy.connections
                 assert await database.run(add) == 4
+                assert proxy.connections == tries, "the open one is taken"
     finally:
         may_end.set()
 
