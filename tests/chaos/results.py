@@ -411,7 +411,7 @@ def _shows_outcome(env: Environment, cards: Sequence[Message], replies: Sequence
     words = (
         ("Ready",)
         if "is ready" in replies[0].text
-        else ("Failed", "Cancelled", "Declined", "Not approved")
+        else ("Failed", "Cancelled", "Closed", "Declined", "Not approved")
     )
     return any(word in card.text for card in shown for word in words)
 

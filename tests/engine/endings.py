@@ -7,11 +7,12 @@ from typing import Any, Final
 _FAILED: Final = ("Failed", "couldn't be created")  # on the card and in the reply
 _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
-    **dict.fromkeys(("cancelled", "unanswered"), ("Cancelled", "was cancelled")),
-    **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped", "stopped")),
+    **dict.fromkeys(("cancelled", "withdrawn"), ("Cancelled", "was cancelled")),
+    "unanswered": ("Closed", "was closed"),
+    "stopped": ("Stopped", "stopped"),
+    "stopped_by_admin": ("Stopped", "ended your"),
     "declined": ("Declined", "was declined"),
     "not_approved": ("Not approved in time", "wasn't approved in time"),
-    "withdrawn": ("Cancelled", "was cancelled"),
     **dict.fromkeys(("timed_out", "not_found"), ("Failed", "didn't finish")),
 }
 _DELETED: Final = ("Deleted", "was deleted")

@@ -7,7 +7,7 @@ from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Message
 from tests.disk import Rows
 
-_SETTLED = ("Approved by", "Declined by", "Cancelled by", "Expired without")
+_SETTLED = ("Approved by", "Declined by", "Cancelled by", "Not approved in time")
 _NOWHERE = frozenset({"undeliverable", "withdrawn"})
 
 

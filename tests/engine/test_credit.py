@@ -67,6 +67,6 @@ async def test_admins_read_in_home_and_monitoring_when_the_next_try_is(quiet_wor
         await world.advance(seconds=5)
         assert world.ana.home is not None
         shown = str(world.ana.home.view.body)
-        assert re.search(r"Out of video credits\. Next try: <!date\^\d+\^", shown), shown
+        assert re.search(r"top up the account\. Next try: <!date\^\d+\^", shown), shown
         _, service = await check(world, "video_service")
         assert datetime.fromisoformat(service["next_try"]) > world.clock.now()

@@ -279,7 +279,7 @@ async def test_the_bar_of_a_training_moves_on_the_open_page(page_world: PageWorl
     form = await ana.opens_form("/replica")
     await form.get_by_label("Footage link").fill(FOOTAGE)
     await form.get_by_label("Name").fill("Anna in spring")
-    await form.get_by_label("The person in the video has agreed").check()
+    await form.get_by_label("The person in the footage has agreed").check()
     await ana.presses("Train")
     card = ana.card("Anna in spring")
     await expect(card).to_contain_text("Training")

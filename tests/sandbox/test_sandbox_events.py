@@ -122,7 +122,7 @@ async def test_buttons_of_home_name_no_channel_and_can_be_answered_nowhere(
     assert app.events[-1]["view"]["type"] == "home"
 
     assert ana.home is not None
-    await ana.home.click("Next")
+    await ana.home.click("More")
     assert app.bodies[-1]["view"]["type"] == "home"
     assert not {"channel", "response_url", "message"} & app.bodies[-1].keys()
     slack.app = replace(slack.app, has_home=False)
