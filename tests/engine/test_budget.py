@@ -18,11 +18,11 @@ pytestmark = on_both_engines
 
 _FORM_STATEMENTS: Final = 4
 _FORM_WORKS: Final = 1
-_REPLY_STATEMENTS: Final = 30
-_REPLY_WORKS: Final = 14
+_REPLY_STATEMENTS: Final = 28
+_REPLY_WORKS: Final = 12
 # Of these, without claims: two steps that end at once may bring one more of those.
-_STEP_STATEMENTS: Final = 16
-_STEP_WORKS: Final = 8
+_STEP_STATEMENTS: Final = 14
+_STEP_WORKS: Final = 6
 # Where there are several writers, rows are locked before some of them are written.
 _LOCKS_ON_POSTGRES: Final = 6
 _SLACK_CALLS: Final = 3

@@ -18,7 +18,7 @@ from tests.journeys.test_home import words
 from tests.postgres_proxy import Hold, PostgresProxy
 from tests.world import REPLICA, World
 
-MARK_SENDING = "state = 'sending', sent_at"
+MARK_SENDING = "THEN 'sending'"
 BEGIN_ATTEMPT = "INSERT INTO attempts"
 
 

@@ -399,7 +399,6 @@ async def test_paid_calls_and_accepted_requests_are_on_disk_before_they_are_ackn
         assert await store.jobs.record_created(made(job), attempt, now=NOW, due_at=NOW)
         assert states() == ["running", "pending"]
         [card] = await store.deliveries.claim(NOW, MANY)
-        assert await store.deliveries.mark_sending(card.delivery, NOW)
         assert states() == ["running", "sending"]
         posted = replace(
             card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version

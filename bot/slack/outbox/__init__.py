@@ -54,8 +54,10 @@ class Outbox:
 
     async def _hold_back(self, delivery: Delivery) -> None:
         """Wait before Slack is asked about what got no answer: it may do it late."""
-        uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
-        await self._release(uncertain, self._ctx.clock.now() + self._ctx.timings.post_hold)
+        await self._release(
+            replace(delivery, state=DeliveryState.UNCERTAIN),
+            self._ctx.clock.now() + self._ctx.timings.post_hold,
+        )
 
     async def _back_off(self, delivery: Delivery, error: OutsideError) -> None:
         """Go on with a delivery later, after as long as Slack asks for."""

@@ -117,8 +117,9 @@ class Messenger(Outbox):
 
         None is sent earlier than after a post without an answer: Slack may do what it lost late.
         """
-        hold, deliveries = self._ctx.timings.post_hold, self._ctx.store.deliveries
-        while hastened := await deliveries.hasten(self._ctx.clock.now(), hold):
+        while hastened := await self._ctx.store.deliveries.hasten(
+            self._ctx.clock.now(), self._ctx.timings.post_hold
+        ):
             _LOG.info("messages are tried again", extra={"messages": hastened})
 
     async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Claimed[Outgoing]:
@@ -201,10 +202,12 @@ class Messenger(Outbox):
             await self._search_first(delivery)
             return
         message = await self._message(outgoing, delivery)
-        marked_at = self._ctx.clock.now()
         metadata = None if delivery.id in self._without_metadata else metadata_for(delivery)
-        if not await self._ctx.store.deliveries.mark_sending(delivery, marked_at):
-            return
+        marked_at = outgoing.marked_at
+        if marked_at is None:
+            marked_at = self._ctx.clock.now()
+            if not await self._ctx.store.deliveries.mark_sending(delivery, marked_at):
+                return
         if not self._ctx.timings.may_call(marked_at, self._ctx.clock.now()):
             await self._release(delivery, self._ctx.clock.now())
             return
@@ -264,7 +267,7 @@ class Messenger(Outbox):
 
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
-        delivery = outgoing.delivery
+        delivery = placed(outgoing)
         try:
             if delivery.channel == addressee(delivery, outgoing.job):
                 # Posted to the user's id: it is in the conversation that this has opened.
@@ -305,9 +308,8 @@ class Messenger(Outbox):
             until, asked_at = deadline(self._ctx.timings.name_timeout), outgoing.job.created_at
             is_public = await self._ctx.access.is_public(delivery.channel, until, asked_at)
             posted = replace(posted, public=is_public)
-        now = self._ctx.clock.now()
         await self._ctx.store.deliveries.release(
-            posted, now, None, following=following, retried=retried
+            posted, self._ctx.clock.now(), None, following=following, retried=retried
         )
 
     # ── Editing ───────────────────────────────────────────────────────────────────────────────
@@ -476,8 +478,9 @@ class Messenger(Outbox):
         """Measure how long a message took that is in Slack now, if it is a closing reply."""
         job, now = outgoing.job, self._ctx.clock.now()
         if outgoing.delivery.role is Role.REPLY:
-            delay = now - (job.ended_at or now)
-            self._metrics.replied(job.kind, job.state.value, now - job.created_at, delay)
+            self._metrics.replied(
+                job.kind, job.state.value, now - job.created_at, now - (job.ended_at or now)
+            )
 
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         """Return what a delivery says now, in the form that Slack has not refused yet."""
