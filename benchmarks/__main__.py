@@ -16,7 +16,7 @@ from benchmarks.measure import Case, Row, Scale
 from benchmarks.report import as_json, heading, markdown
 
 _ROOT: Final = Path(__file__).parent.parent
-_ROUNDS: Final = 5
+_ROUNDS: Final = 3
 _SMALL_ROUNDS: Final = 2
 # A thousand connections, on both sides of each.
 _MAX_OPEN_FILES: Final = 16384
