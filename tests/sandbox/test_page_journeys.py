@@ -170,7 +170,7 @@ async def test_a_form_that_got_no_answer_says_so_and_can_be_sent_again(
     await ana.presses("Create")
 
     await expect(ana.modal).to_be_hidden()
-    await expect(ana.card(SCRIPT)).to_be_visible()
+    await expect(ana.card(SCRIPT)).to_contain_text("Rendering")
     assert page_world.created_count() == 1
 
 
