@@ -89,7 +89,7 @@ class Failure(StrEnum):
     WITHDRAWN = "withdrawn"
     """A person cancelled it while it waited for approval."""
     STOPPED_BY_OWNER = "stopped_by_owner"
-    """The person in the footage of a training stopped it."""
+    """The person in the footage of a training stopped it, or the replica of a video was removed."""
 
 
 class Verdict(StrEnum):
@@ -482,7 +482,7 @@ class Delivery:
     """How often in a row Slack refused a post or an edit for an unknown reason, or a post as a
     direct message."""
     direct: bool = False
-    """It goes to the requester as a direct message, because the channel refused it."""
+    """It goes to a person as a direct message, from the start or since the channel refused it."""
     rewrites: int = 0
     """How often Slack refused its form: 1 is text alone, and each further one halves that."""
     sent_at: datetime | None = None

@@ -1,4 +1,7 @@
-"""Housekeeping: forget old jobs, and wake rows that a wrong clock keeps from work."""
+"""Housekeeping: forget old jobs, and wake rows that a wrong clock keeps from work.
+
+``erase`` and ``delete`` of ``bot.store.jobs`` forget them; what outlives that, each kind says.
+"""
 
 import asyncio
 import logging

@@ -1,1 +1,4 @@
-"""What people can do in Slack: one module per feature, each with its listeners."""
+"""What people can do in Slack: one module per feature, each with its listeners.
+
+``bot.app`` lists those of the kinds of jobs, ``bot.slack.app`` the others.
+"""

@@ -191,7 +191,7 @@ def is_broadcast(delivery: Delivery, job: Job) -> bool:
     return job.tell_channel and is_good and in_thread and not delivery.rewrites
 
 
-def may_be_posted(delivery: Delivery, job: Job) -> bool:
+def may_be_in_slack(delivery: Delivery, job: Job) -> bool:
     """Return whether a message that is not posted yet, as far as we know, may be in Slack.
 
     It may if its job comes from a backup, until it is posted or searched for. A question is asked

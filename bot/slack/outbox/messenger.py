@@ -33,7 +33,7 @@ from bot.slack.outbox.messages import (
     ended_outside,
     is_broadcast,
     log_fields,
-    may_be_posted,
+    may_be_in_slack,
     people_named,
     placed,
     redirect,
@@ -198,7 +198,7 @@ class Messenger(Outbox):
                 await self._back_off(delivery, error)
                 return
             delivery = replace(delivery, channel=channel)
-        if may_be_posted(delivery, outgoing.job):
+        if may_be_in_slack(delivery, outgoing.job):
             await self._search_first(delivery)
             return
         message = await self._message(outgoing, delivery)
