@@ -23,6 +23,8 @@ _FIELDS: Final = re.compile(rb'"(video_name|replica_name|script)": ?("(?:[^"\\]|
 _CHECK: Final = "is-anyone-there"
 _CREATED: Final = "2026-03-02T09:00:00.000Z"
 _TS: Final = 1_700_000_000
+# A database that is used again has what an earlier service of this process has made.
+_IDS: Final = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class FakeService(Fake):
         replica = path.startswith("/v2/replicas")
         remote_id = path.rpartition("/")[2]
         if method == "POST":
-            remote_id = f"{'r' if replica else 'v'}{next(self.sequence)}"
+            remote_id = f"{'r' if replica else 'v'}{next(_IDS)}"
             self.note(Call("create", body, remote_id))
             return self._replica(remote_id, "training") if replica else self._new(remote_id, body)
         if remote_id == _CHECK:
