@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import accumulate
 from typing import Final, TypeVar
 
@@ -174,19 +175,14 @@ _CLAIM_LIST: Final = Query(
     """
 )
 _ALL: Final = Query("SELECT * FROM replicas")
-_ADD_LISTED: Final = Query(
+_LIST: Final = Query(
     """
     INSERT INTO replicas
         (id, name, search_name, status, verdict, reason, used_at, listed_at, revision)
     VALUES (:id, :name, :search_name, :status, :verdict, :reason, 0, :now, :revision)
-    ON CONFLICT (id) DO NOTHING
-    """
-)
-_CHANGE_LISTED: Final = Query(
-    """
-    UPDATE replicas SET name = :name, search_name = :search_name, status = :status,
-        verdict = :verdict, reason = :reason, revision = :revision
-    WHERE id = :id
+    ON CONFLICT (id) DO UPDATE SET name = excluded.name, search_name = excluded.search_name,
+        status = excluded.status, verdict = excluded.verdict, reason = excluded.reason,
+        revision = excluded.revision
     """
 )
 _SEEN: Final = Query(
@@ -452,21 +448,18 @@ class Replicas:
         def work(tx: Transaction) -> None:
             known = {row["id"]: row for row in tx.all(_ALL)}
             ids = {each.remote_id for each in listed}
-            new = [each for each in listed if each.remote_id not in known]
             changed = [
                 each
                 for each in listed
-                if (row := known.get(each.remote_id))
-                and any(row[name] != value for name, value in _columns(each).items())
+                if (row := known.get(each.remote_id)) is None
+                or any(row[name] != value for name, value in _columns(each).items())
             ]
             gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
             # The revision is locked before replicas are, as in all that changes them.
-            if new or changed or gone:
+            if changed or gone:
                 revision = next_revision(tx)
-                for each in new:
-                    tx.all(_ADD_LISTED, now=to_ms(now), revision=revision, **_columns(each))
                 for each in changed:
-                    tx.all(_CHANGE_LISTED, revision=revision, **_columns(each))
+                    tx.all(_LIST, now=to_ms(now), revision=revision, **_columns(each))
                 for row in gone:
                     _forget(tx, row["id"], revision)
             if ids:
@@ -541,10 +534,6 @@ class _Cache:
             for channel, replica_id in defaults.items()
             if replica_id in known
         }
-        self._text: str | None = None
-        self._offered: list[KnownReplica] = []
-        # Where in the text each of those that are offered starts, and where it ends.
-        self._starts: list[int] = []
 
     def find(self, folded: str, channel: str, limit: int) -> list[KnownReplica]:
         """Return those in which ``folded`` occurs, the default of ``channel`` first."""
@@ -560,17 +549,17 @@ class _Cache:
         return found
 
     def _matches(self, folded: str) -> Iterator[KnownReplica]:
-        if self._text is None:
-            self._text = self._arrange()
-        at = self._text.find(folded)
-        while 0 <= at < len(self._text):
-            number = bisect_right(self._starts, at)
-            yield self._offered[number - 1]
+        text, offered, starts = self._index
+        at = text.find(folded)
+        while 0 <= at < len(text):
+            number = bisect_right(starts, at)
+            yield offered[number - 1]
             # Each is found once, however often it matches.
-            at = self._text.find(folded, self._starts[number])
+            at = text.find(folded, starts[number])
 
-    def _arrange(self) -> str:
-        """Put those that are offered in order, and return the text of all of them."""
+    @cached_property
+    def _index(self) -> tuple[str, Sequence[KnownReplica], Sequence[int]]:
+        """One text of those that are offered; they, in order; where in it each starts and ends."""
         offered = [replica for replica in self.known.values() if not replica.deleted]
         offered.sort(
             key=lambda each: (
@@ -581,9 +570,7 @@ class _Cache:
             )
         )
         texts = [_text_of(replica) for replica in offered]
-        self._offered = offered
-        self._starts = [0, *accumulate(map(len, texts))]
-        return "".join(texts)
+        return "".join(texts), offered, [0, *accumulate(map(len, texts))]
 
 
 def own(tx: Transaction, replica_id: str, owner: str, name: str, now: int, *, named: int) -> None:
