@@ -100,8 +100,7 @@ def export(
         OperatorError: the database cannot be read, or has no such request; it says what to do.
     """
     with open_snapshot(address) as snapshot:
-        _, pending = snapshot.migrations()
-        if pending:
+        if snapshot.pending:
             raise DatabaseError(
                 "the database of DATABASE_URL does not have the tables of this version: check that "
                 "it is the bot's, and start the bot of this version on it."

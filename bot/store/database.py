@@ -78,6 +78,12 @@ class DatabaseCorrupt(DatabaseError):
     """The content of the database is damaged: it is not used again until it is restored."""
 
 
+def log_failure(log: logging.Logger, event: str, error: DatabaseError) -> None:
+    """Log what could not be done. That it is unavailable or damaged, the database itself logs."""
+    if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
+        log.error(event, extra={"reason": str(error)})
+
+
 class DatabaseInUse(DatabaseError):
     """Another process has the database, and this engine allows one only."""
 
@@ -336,18 +342,16 @@ class Database(ABC):
         """Finish the works that wait, and close; later ones raise DatabaseError."""
 
 
-class DatabaseSnapshot(Protocol):
+@dataclass(frozen=True, slots=True)
+class DatabaseSnapshot:
     """What can be read of a database. Nothing is changed or created."""
 
-    def migrations(self) -> tuple[list[str], list[str]]:
-        """Return the migrations that are done, and those that the next start applies.
-
-        Raises:
-            DatabaseError: another version made the database, and this one cannot use it.
-        """
-
-    def all(self, query: Query, **values: Value) -> Iterator[Row]:
-        """Run a query and return its rows, read as they are needed."""
+    done: Sequence[str]
+    """The migrations that are done."""
+    pending: list[str]
+    """Those that the next start applies."""
+    all: Callable[..., Iterator[Row]]
+    """Runs a query with its values, and returns its rows, read as they are needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,8 +9,8 @@ from urllib.parse import urlsplit
 from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.store import sqlite
-from bot.store.database import Database, DatabaseSnapshot, Query, Row, Server, Value
-from bot.store.migrate import step_names, steps_in_sqlite
+from bot.store.database import Database, DatabaseSnapshot, Server
+from bot.store.migrate import steps, steps_in_sqlite
 from bot.store.sqlite_file import check_file, read_only, require_file, translated
 from bot.timings import Timings
 
@@ -57,39 +56,26 @@ def pending_migrations(address: Path | str) -> list[str]:
     if isinstance(address, Path):
         check_file(address)
         if not address.exists() or not address.stat().st_size:
-            return step_names()
+            return list(steps("sqlite"))
     with open_snapshot(address) as snapshot:
-        return snapshot.migrations()[1]
-
-
-class _SQLiteSnapshot:
-    """A ``DatabaseSnapshot`` of a file."""
-
-    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        self._db = db
-        self._path = path
-
-    def migrations(self) -> tuple[list[str], list[str]]:
-        """Return the migrations that are done, and those that are pending."""
-        return steps_in_sqlite(self._db, self._path)
-
-    def all(self, query: Query, **values: Value) -> Iterator[Row]:
-        """Run a query and return its rows, read as they are needed."""
-        return self._db.execute(query.sqlite, values)
+        return snapshot.pending
 
 
 @contextlib.contextmanager
-def _sqlite_snapshot(path: Path) -> Iterator[_SQLiteSnapshot]:
+def _sqlite_snapshot(path: Path) -> Iterator[DatabaseSnapshot]:
     """Read the database at ``path``, beside a bot that uses it.
 
     Raises:
-        DatabaseError: it is not there, or cannot be read.
+        DatabaseError: it is not there, or cannot be read, or this version cannot use it.
     """
     require_file(path)
     check_file(path)
     with translated(path), read_only(path) as db:
         db.execute("BEGIN")
-        yield _SQLiteSnapshot(db, path)
+        done, pending = steps_in_sqlite(db, path)
+        yield DatabaseSnapshot(
+            done, pending, lambda query, **values: db.execute(query.sqlite, values)
+        )
 
 
 def open_snapshot(
@@ -98,7 +84,7 @@ def open_snapshot(
     """Read a database as it is now; a bot may be using it.
 
     Raises:
-        DatabaseError: it cannot be read.
+        DatabaseError: it cannot be read, or another version made it and this one cannot use it.
     """
     if isinstance(address, Path):
         return _sqlite_snapshot(address)

@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from bot.clock import SystemClock
 from bot.model import Job
 from bot.store.attempts import attempt_from
 from bot.store.database import (
@@ -21,7 +20,7 @@ from bot.store.database import (
 )
 from bot.store.deliveries import delivery_from
 from bot.store.due import read_each
-from bot.store.engines import inspect_server, open_snapshot
+from bot.store.engines import open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.jobs import FINISHED_VIDEOS
@@ -79,19 +78,18 @@ def inspect(address: Path | str, now: datetime, *, read_rows: bool) -> Inspectio
             one.
     """
     with open_snapshot(address) as snapshot:
-        applied, pending = snapshot.migrations()
-        work = _WORK if applied else {}
+        work = _WORK if snapshot.done else {}
         rows = {
             what: row for what, query in work.items() for row in snapshot.all(query, now=to_ms(now))
         }
         # What is due at once has no time of its own: 0. A damaged one is no number.
         due = [row["oldest"] for row in rows.values() if isinstance(row["oldest"], int)]
         unreadable: list[RowUnreadable] = []
-        for table, read in _READERS.items() if read_rows and not pending else ():
+        for table, read in _READERS.items() if read_rows and not snapshot.pending else ():
             every = Query(f"SELECT * FROM {table}")  # noqa: S608 - our tables
             unreadable += read_each(read, snapshot.all(every))[1]
         return Inspection(
-            pending,
+            snapshot.pending,
             {what: row["number"] for what, row in rows.items()},
             from_ms(min(due)) if due else None,
             sum(row["set_aside"] for row in rows.values()),
@@ -109,16 +107,12 @@ def stored_videos(address: Path | str) -> list[Job]:
 # ── The bot that has it open ──────────────────────────────────────────────────────────────────
 
 
-def find_owner(address: Path | str) -> int | None:
+def find_owner(path: Path) -> int | None:
     """Return the process of the bot that uses a database, or 0 where the system does not say it.
 
     None if none does. No lock is taken, and no file made.
     """
-    if isinstance(address, str):
-        with contextlib.suppress(DatabaseError):
-            return 0 if inspect_server(address, SystemClock()).bots else None
-        return None
-    lock = beside(address, "-lock")
+    lock = beside(path, "-lock")
     try:
         with lock.open("rb") as file:
             if not is_locked(file.fileno()):

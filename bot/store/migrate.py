@@ -9,7 +9,6 @@ import logging
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, Literal
@@ -45,11 +44,6 @@ def steps(engine: Literal["sqlite", "postgres"]) -> dict[str, str]:
     files = {SCHEMA: _HERE / f"schema.{engine}.sql"}
     files |= {file.stem: file for file in sorted((MIGRATIONS / engine).glob("*.sql"))}
     return {name: file.read_text(encoding="utf-8") for name, file in files.items()}
-
-
-def step_names() -> list[str]:
-    """Return the names of all steps of this version, in their order."""
-    return list(steps("sqlite"))
 
 
 def checksum(sql: str) -> str:
@@ -137,12 +131,6 @@ def tables() -> list[Table]:
             numbers = {column: kind in _NUMBERS for _, column, kind, *_ in columns}
             found[name] = Table(name, numbers, bool(rows))
     return [found[name] for name in TopologicalSorter(refers).static_order()]
-
-
-@cache
-def table_names() -> list[str]:
-    """Return the names of ``tables``."""
-    return [each.name for each in tables()]
 
 
 # ── SQLite ────────────────────────────────────────────────────────────────────────────────────

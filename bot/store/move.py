@@ -13,7 +13,7 @@ from psycopg.rows import DictRow
 from bot.store import deliveries, jobs
 from bot.store.database import DatabaseError
 from bot.store.engines import shown
-from bot.store.migrate import MOVED, Table, steps_in_sqlite, table_names, tables
+from bot.store.migrate import MOVED, Table, steps_in_sqlite, tables
 from bot.store.postgres.engine import COMMAND, OWN_PATH, migrate_postgres
 from bot.store.postgres.engine import connect as connect_to_server
 from bot.store.postgres.errors import translated as translated_postgres
@@ -109,7 +109,7 @@ def _opened_target(url: str) -> Iterator[_Target]:
 
 def _prepare(to: _Target) -> None:
     """Make the tables, and have nobody else use them."""
-    names = table_names()
+    names = [each.name for each in tables()]
     if foreign := to.execute(_FOREIGN, [[*names, "migrations"]]).fetchone():
         raise DatabaseError(
             f"TO is not empty: it has the table {foreign['tablename']}, which is not the bot's. "

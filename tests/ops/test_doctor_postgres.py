@@ -13,9 +13,7 @@ from bot.clock import SystemClock
 from bot.ops.doctor_database import check_database, check_server
 from bot.ops.finding import Finding
 from bot.store.engines import inspect_server
-from bot.store.inspection import find_owner
-from bot.store.postgres.engine import connect
-from bot.store.postgres.inspection import postgres_snapshot
+from bot.store.postgres.engine import COMMAND, connect
 from sandbox.clock import ManualClock
 from tests.databases import STEPS
 from tests.ops.report import report
@@ -37,6 +35,10 @@ def url() -> Iterator[str]:
         yield url
 
 
+def _bots(url: str) -> int:
+    return inspect_server(url, SystemClock()).bots
+
+
 def found(url: str) -> dict[str, Finding]:
     return {each.name: each for each in check_database(url, SystemClock())}
 
@@ -52,7 +54,7 @@ async def test_a_server_and_the_bots_on_it_are_described(url: str, quiet_world: 
     assert lines["bot"].message.startswith("is running on this database (")
     assert lines.not_ok() == []
     async with asyncio.timeout(30):
-        while await asyncio.to_thread(find_owner, url) is not None:  # noticed a little later
+        while await asyncio.to_thread(_bots, url):  # noticed a little later
             pass
     ask(url, _JOB.format(params="{}"))
     waits = found(url)["bot"]
@@ -93,11 +95,10 @@ def test_an_unsafe_connection_and_a_wrong_clock_are_named(url: str) -> None:
 
 
 def test_a_command_is_not_taken_for_a_bot_also_while_its_connection_ends(url: str) -> None:
-    with postgres_snapshot(url) as ending:
-        ending.connection.rollback()  # as at its end, before the server has noticed
-        assert find_owner(url) is None
+    with connect(url, application_name=COMMAND):  # as at its end, before the server has noticed
+        assert not _bots(url)
         with connect(url):
-            assert find_owner(url) == 0
+            assert _bots(url)
 
 
 async def test_readyz_says_that_the_server_is_away_and_that_it_is_back(

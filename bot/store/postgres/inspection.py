@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final
 
-import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import dict_row
 
 from bot.clock import Clock
-from bot.store.database import Query, Row, Server, Value, from_ms
+from bot.store.database import DatabaseSnapshot, Query, Row, Server, Value, from_ms
 from bot.store.postgres.engine import (
     COMMAND,
     OWN_PATH,
@@ -29,33 +28,23 @@ _BEGIN: Final = (
 )
 
 
-class PostgresSnapshot:
-    """A ``DatabaseSnapshot`` of a database on a server."""
-
-    def __init__(self, connection: psycopg.Connection[DictRow]) -> None:
-        self.connection = connection
-
-    def migrations(self) -> tuple[list[str], list[str]]:
-        """Return the migrations that are done, and those that are pending."""
-        return steps_in_postgres(self.connection)
-
-    def all(self, query: Query, **values: Value) -> Iterator[Row]:
-        """Run a query and return its rows, read as they are needed."""
-        with self.connection.cursor("rows", row_factory=dict_row) as cursor:
-            cursor.itersize = _FETCHED
-            yield from cursor.execute(query.postgres, values)
-
-
 @contextlib.contextmanager
-def postgres_snapshot(url: str) -> Iterator[PostgresSnapshot]:
+def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
     """Read the database of this URL, beside the bots that use it.
 
     Raises:
-        DatabaseError: it cannot be read.
+        DatabaseError: it cannot be read, or this version cannot use it.
     """
     with translated(), connect(url, application_name=COMMAND) as connection:
+
+        def rows(query: Query, **values: Value) -> Iterator[Row]:
+            with connection.cursor("rows", row_factory=dict_row) as cursor:
+                cursor.itersize = _FETCHED
+                yield from cursor.execute(query.postgres, values)
+
         connection.execute(_BEGIN)
-        yield PostgresSnapshot(connection)
+        done, pending = steps_in_postgres(connection)
+        yield DatabaseSnapshot(done, pending, rows)
         connection.rollback()
 
 
@@ -77,9 +66,11 @@ def inspect_server(url: str, clock: Clock) -> Server:
     Raises:
         DatabaseError: it cannot be used.
     """
-    with postgres_snapshot(url) as snapshot:
-        info = snapshot.connection.info
-        [row] = snapshot.all(_SERVER, bots=name_of_bots(url))
+    with translated(), connect(url, application_name=COMMAND) as connection:
+        info = connection.info
+        connection.execute(_BEGIN)
+        [row] = connection.execute(_SERVER.postgres, {"bots": name_of_bots(url)}).fetchall()
+        connection.rollback()
         is_local = not info.hostaddr or ip_address(info.hostaddr).is_loopback
         return Server(
             version=str(row["version"]).partition(" ")[0],
