@@ -20,7 +20,6 @@ _HEALTH: Final = Health(
     limit=500,
     unsent=0,
     key_refused=False,
-    no_credit=False,
     next_try=None,
     slowed_down=False,
 )
@@ -55,7 +54,6 @@ IN_TROUBLE: Final = AdminContent(
         _HEALTH,
         unsent=3,
         key_refused=True,
-        no_credit=True,
         next_try=NINE,
         slowed_down=True,
         to_approve=2,

@@ -8,7 +8,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from bot.clock import Clock
 from bot.log import reference
-from bot.store import Alarm, Claimed, DatabaseCorrupt, DatabaseError, DatabaseUnavailable, soonest
+from bot.store import Alarm, Claimed, DatabaseError, log_failure, soonest
 from bot.tasks import RequestPriority
 from bot.timings import Timings
 
@@ -112,8 +112,7 @@ class Worker(Generic[_T]):
         try:
             claimed = await self._work.claim(free, [item for item, _ in self._steps.values()])
         except DatabaseError as error:
-            if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
-                _LOG.error("nothing could be claimed", extra={"reason": str(error)})
+            log_failure(_LOG, "nothing could be claimed", error)
             return self._clock.now() + self._timings.retry_interval
         if claimed:
             self._last_claim = asyncio.get_running_loop().time()

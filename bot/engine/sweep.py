@@ -11,7 +11,7 @@ from typing import Final
 
 from bot.clock import Clock
 from bot.kinds import Kind
-from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, Store
+from bot.store import DatabaseError, Store, log_failure
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -53,7 +53,9 @@ class Sweep:
         while True:
             now = self._clock.now()
             await self._wake_far_future(now)
-            if self._is_erasing_due(now):
+            interval = self._timings.erase_interval
+            # If it was done in the future, the clock has been set back since.
+            if self._erased_at is None or not timedelta(0) <= now - self._erased_at < interval:
                 await self._erase(now)
             if self._tries_to_compact:
                 await self._compact()
@@ -74,12 +76,7 @@ class Sweep:
                 while woken := await table.wake_far_future(now):
                     _LOG.warning("rows were due too late: the clock was set", extra={"rows": woken})
         except DatabaseError as error:
-            _report("rows could not be swept", error)
-
-    def _is_erasing_due(self, now: datetime) -> bool:
-        interval = self._timings.erase_interval
-        # If it was done in the future, the clock has been set back since.
-        return self._erased_at is None or not timedelta(0) <= now - self._erased_at < interval
+            log_failure(_LOG, "rows could not be swept", error)
 
     async def _erase(self, now: datetime) -> None:
         """Do what is done at the start and rarely after it."""
@@ -99,7 +96,7 @@ class Sweep:
                 self._tries_to_compact = _MAX_TRIES
             await self._store.limits.forget_days(now)
         except DatabaseError as error:
-            _report("old jobs could not be erased", error)
+            log_failure(_LOG, "old jobs could not be erased", error)
         else:
             self._erased_at = now
 
@@ -113,10 +110,4 @@ class Sweep:
                 await self._store.jobs.mark_compacted()
                 self._tries_to_compact = 0
         except DatabaseError as error:
-            _report("the database could not be compacted", error)
-
-
-def _report(event: str, error: DatabaseError) -> None:
-    # The database itself logs that it is unavailable.
-    if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
-        _LOG.error(event, extra={"reason": str(error)})
+            log_failure(_LOG, "the database could not be compacted", error)

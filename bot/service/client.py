@@ -393,13 +393,11 @@ class VideoService:
         return refusal if isinstance(refusal, Refused) else None
 
     @property
-    def is_out_of_credit(self) -> bool:
-        """Whether it refused to create something for lack of credit, and has created none since."""
-        return bool(self._creates.all(Failure.OUT_OF_CREDIT))
-
-    @property
     def next_credit_try(self) -> datetime | None:
-        """When the next create call finds out whether there is credit again; None if there is."""
+        """When the next create call finds out whether there is credit again.
+
+        None if none was refused for lack of it since one was made.
+        """
         return min((each.until for each in self._creates.all(Failure.OUT_OF_CREDIT)), default=None)
 
     @property
@@ -435,8 +433,8 @@ class VideoService:
                     if self._key_hold is not None:
                         wait = self._timings.recheck_key
                         self._creates.hold(Failure.KEY_REJECTED, hold.error, wait)
-            if (held := self._creates.held(Failure.KEY_REJECTED)) is not None:
-                raise held
+            if (hold := self._key_hold) is not None:
+                raise hold.held
 
     def _is_tried_by_create(self, hold: Hold) -> bool:
         """Return whether only a create can show that the key is accepted: reads are forbidden."""

@@ -77,12 +77,23 @@ class Call:
 class Hold:
     """Why calls are held back, and until when. Then they are tried, one at a time."""
 
+    failure: Failure
     error: OutsideError
     until: datetime
     wait: timedelta
     refusals: int = 1
     """In a row."""
     tried_by: Call | None = None
+
+    @property
+    def held(self) -> Held:
+        """What to raise in place of a call that it covers."""
+        return Held(
+            self.error.reason,
+            until=self.until,
+            failure=self.failure,
+            retry_after=self.error.retry_after,
+        )
 
 
 class Gate:
@@ -150,7 +161,7 @@ class Gate:
         }
         known = self.find(failure, whom)
         if known is None:
-            known = self._holds[failure, whom] = Hold(error, now, timedelta(0))
+            known = self._holds[failure, whom] = Hold(failure, error, now, timedelta(0))
         elif call is None or known.tried_by is call or not self._is_shut(known):
             known.refusals += 1
         known.error = error
@@ -160,12 +171,7 @@ class Gate:
         if failure is Failure.UNREACHABLE:
             self._allowed, self._limited_at = 1.0, now
         self._wake()
-        return self._held(failure, known)
-
-    def held(self, failure: Failure, whom: str = EVERYBODY) -> Held | None:
-        """Return what to raise while calls are held back; None if they are not."""
-        hold = self.find(failure, whom)
-        return None if hold is None else self._held(failure, hold)
+        return known.held
 
     def release(self, failure: Failure, whom: str = EVERYBODY) -> Hold | None:
         """End a hold, and return it if there was one."""
@@ -254,7 +260,7 @@ class Gate:
             self._queued[call.user] -= 1
         call.has_slot = True
         self._calls[call.user] += 1
-        for _, hold in self._covering(call):
+        for hold in self._covering(call):
             hold.tried_by = call
 
     def _must_wait(self, call: Call) -> bool:
@@ -264,12 +270,11 @@ class Gate:
             Held: the gate is closed, and no try is due.
         """
         holds = self._covering(call)
-        shut = [(failure, each) for failure, each in holds if self._is_shut(each)]
+        shut = [each for each in holds if self._is_shut(each)]
         if shut and not call.asked_for:
-            failure, longest = max(shut, key=lambda found: found[1].until)
-            raise self._held(failure, longest)
+            raise max(shut, key=lambda each: each.until).held
         self._drains &= self._calls.total() > 0
-        if self._is_paused or self._drains or any(each.tried_by for _, each in holds):
+        if self._is_paused or self._drains or any(each.tried_by for each in holds):
             return True
         limit = self._limit()
         others_wait = self._queued.total() > self._queued[call.user]
@@ -282,13 +287,10 @@ class Gate:
             self._allowed = min(self._allowed, self._at_rest)  # an earlier rush is no guide
         return 1 if self.find(Failure.UNREACHABLE) is not None else int(self._allowed)
 
-    def _covering(self, call: Call) -> list[tuple[Failure, Hold]]:
+    def _covering(self, call: Call) -> list[Hold]:
         """Return the holds that cover a call."""
-        return [
-            (failure, hold)
-            for (failure, whom), hold in self._holds.items()
-            if whom in {EVERYBODY, call.path, *call.own}
-        ]
+        whom = {EVERYBODY, call.path, *call.own}
+        return [hold for (_, who), hold in self._holds.items() if who in whom]
 
     def _is_shut(self, hold: Hold) -> bool:
         # No hold lasts longer because the clock was set back.
@@ -300,11 +302,3 @@ class Gate:
             if not turn.done():
                 turn.set_result(None)
         self._waiting.clear()
-
-    def _held(self, failure: Failure, hold: Hold) -> Held:
-        return Held(
-            hold.error.reason,
-            until=hold.until,
-            failure=failure,
-            retry_after=hold.error.retry_after,
-        )

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +20,13 @@ from bot.store.database import (
     DatabaseUncertain,
     RowUnreadable,
     Topic,
+    log_failure,
 )
 from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing, covering
 from bot.store.due import Claimed, UnreadableRows, soonest, try_again
 from bot.store.engines import open_database
 from bot.store.history import AlreadyRequested, Viewer
-from bot.store.installation import AnsweredMessages, Backlog, Installations
+from bot.store.installation import AnsweredMessages, Figures, Installations, count_waiting
 from bot.store.jobs import Jobs, NobodyToApprove, Submitted
 from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
@@ -61,6 +63,7 @@ __all__ = [
     "DatabaseInUse",
     "DatabaseUnavailable",
     "DatabaseUncertain",
+    "Figures",
     "KnownReplica",
     "Left",
     "Limit",
@@ -82,6 +85,7 @@ __all__ = [
     "Viewer",
     "covering",
     "limit_hash",
+    "log_failure",
     "month_start",
     "soonest",
 ]
@@ -100,7 +104,6 @@ class Store:
         replicas: those that people may choose.
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
-        backlog: what waits.
         in_memory: what of these is kept in memory; see ``Memory``.
         database: the database that holds them, to check and to watch.
     """
@@ -120,8 +123,11 @@ class Store:
         self.replicas = Replicas(database, unreadable)
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
-        self.backlog = Backlog(database)
         self.in_memory: tuple[InMemory, ...] = (self.replicas, self.limits, self.jobs.durations)
+
+    async def figures(self, now: datetime) -> Figures:
+        """Return what waits now in the tables of jobs and deliveries."""
+        return await self.database.run(lambda tx: count_waiting(tx, now), durable=False)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""

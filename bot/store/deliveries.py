@@ -326,13 +326,6 @@ _KEPT_CARD: Final = Query(
 _OTHER_AT: Final = Query(
     "SELECT 1 FROM deliveries WHERE job_id = :job_id AND ts = :ts AND id <> :id"
 )
-_COUNT_UNSENT: Final = Query(
-    """
-    SELECT count(*) AS number FROM (
-        SELECT 1 FROM deliveries WHERE due_at IS NOT NULL AND state <> 'posted' LIMIT 1000
-    ) AS found
-    """
-)
 # It does not wait for the card: that is in another place.
 _ADD_APPROVAL: Final = Query(
     """
@@ -580,11 +573,6 @@ class Deliveries(DueRows):
         Only for a process that knows that no other one works on them.
         """
         await self._database.run(lambda tx: tx.all(_HOLD_EDITS, until=to_ms(until)), durable=False)
-
-    async def count_unsent(self) -> int:
-        """Return how many messages wait to be posted, at most 1,000."""
-        [row] = await self._database.run(lambda tx: tx.all(_COUNT_UNSENT), durable=False)
-        return int(row["number"])
 
     async def fetch_card(self, job: Job) -> Delivery:
         """Return the card of a job."""

@@ -110,7 +110,6 @@ class AnsweredMessages:
         return await self._database.run(work)
 
 
-_MAX_AGE: Final = timedelta(seconds=5)
 _OPEN: Final = [state.value for state in State if not state.ended]
 # By state, which the index of open jobs begins with: ended ones are not read.
 _JOBS: Final = Query(
@@ -140,7 +139,6 @@ _OLDEST: Final = {
 class Figures:
     """What waits at one moment."""
 
-    at: datetime
     jobs: Mapping[tuple[str, str], int]
     """How many have not ended, by kind and state."""
     due: Mapping[str, int]
@@ -149,23 +147,8 @@ class Figures:
     """For how long the oldest of them is due, by table; 0 if none is."""
 
 
-class Backlog:
-    """What waits in the tables of jobs and deliveries."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._figures: Figures | None = None
-
-    async def figures(self, now: datetime) -> Figures:
-        """Return what waits, as it was at most five seconds ago."""
-        known = self._figures
-        if known is None or not timedelta(0) <= now - known.at < _MAX_AGE:
-            known = await self._database.run(lambda tx: _count(tx, now), durable=False)
-            self._figures = known
-        return known
-
-
-def _count(tx: Transaction, now: datetime) -> Figures:
+def count_waiting(tx: Transaction, now: datetime) -> Figures:
+    """Return what waits in the tables of jobs and deliveries."""
     jobs = {(row["kind"], row["state"]): row["number"] for row in tx.all(_JOBS, open=_OPEN)}
     due = {table: tx.all(query, now=to_ms(now))[0]["number"] for table, query in _DUE.items()}
     oldest = {table: tx.one(query, now=to_ms(now)) for table, query in _OLDEST.items()}
@@ -173,4 +156,4 @@ def _count(tx: Transaction, now: datetime) -> Figures:
         table: now - (now if row is None else from_ms(row["due_at"]))
         for table, row in oldest.items()
     }
-    return Figures(now, jobs, due, waiting)
+    return Figures(jobs, due, waiting)

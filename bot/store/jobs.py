@@ -23,7 +23,6 @@ from bot.model import (
     Request,
     Role,
     Settlement,
-    Snapshot,
     State,
     notice_day,
 )
@@ -156,11 +155,16 @@ _NEWEST_MADE: Final = Query(
     SELECT kind, remote_id FROM attempts WHERE remote_id IS NOT NULL ORDER BY id DESC LIMIT 1
     """
 )
-_COUNT_HELD: Final = Query(
+_COUNTS: Final = Query(
     """
-    SELECT count(*) AS number FROM (
-        SELECT 1 FROM jobs WHERE ended_at IS NULL AND held_by = 'service_down' LIMIT 1000
-    ) AS found
+    SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM jobs WHERE ended_at IS NULL AND held_by = 'service_down' LIMIT 1000
+        ) AS down) AS held,
+        (SELECT count(*) FROM (
+            SELECT 1 FROM deliveries WHERE due_at IS NOT NULL AND state <> 'posted' LIMIT 1000
+        ) AS owed) AS unsent,
+        (SELECT count(*) FROM jobs
+            WHERE ended_at IS NULL AND state = 'waiting_for_approval') AS to_approve
     """
 )
 _IN_PUBLIC: Final = Query(
@@ -356,12 +360,6 @@ _ACTIONS: Final = {
     Settlement.CANCELLED: AuditAction.CANCELLED,
     Settlement.UNANSWERED: AuditAction.EXPIRED,
 }
-_COUNT: Final = Query(
-    """
-    SELECT count(*) AS waiting FROM jobs
-    WHERE ended_at IS NULL AND state = 'waiting_for_approval'
-    """
-)
 _MAX_JOBS: Final = 200
 _MAX_AUDIT_ROWS: Final = 500
 """Jobs, and rows of the audit, that are erased or deleted in one transaction: others wait."""
@@ -609,10 +607,14 @@ class Jobs(DueRows):
         row = await self._database.run(lambda tx: tx.one(_NEWEST_MADE), durable=False)
         return None if row is None else (row["kind"], row["remote_id"])
 
-    async def count_waiting_for_service(self) -> int:
-        """Return how many jobs wait for the end of an outage of the service, at most 1,000."""
-        [row] = await self._database.run(lambda tx: tx.all(_COUNT_HELD), durable=False)
-        return int(row["number"])
+    async def count_waiting(self) -> Row:
+        """Return how many jobs and messages wait.
+
+        At most 1,000 jobs for the end of an outage of the service (``held``), at most 1,000
+        messages to be posted (``unsent``), and jobs for approval (``to_approve``).
+        """
+        [row] = await self._database.run(lambda tx: tx.all(_COUNTS), durable=False)
+        return row
 
     async def candidates(self, job: Job) -> list[Attempt]:
         """Return the job's attempts that have a candidate id."""
@@ -902,11 +904,6 @@ class Jobs(DueRows):
 
     # ── Approval ──────────────────────────────────────────────────────────────────────────────
 
-    async def count_to_approve(self) -> int:
-        """Return how many jobs wait for approval."""
-        [row] = await self._database.run(lambda tx: tx.all(_COUNT), durable=False)
-        return int(row["waiting"])
-
     async def approve(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
         """Queue a job that waits for approval, as ``user`` chose.
 
@@ -1131,8 +1128,12 @@ class Jobs(DueRows):
                 is_made = job.state is State.SUCCEEDED
                 of_made = kept_of_made.get(job.kind, frozenset()) if is_made else frozenset()
                 params = _only(job.params, kept.get(job.kind, frozenset()) | of_made)
-                snapshot = snapshot_text(job.snapshot and _without_words(job.snapshot, of_made))
-                tx.all(_ERASE, id=job.id, params=json.dumps(params), snapshot=snapshot)
+                snapshot = job.snapshot and replace(
+                    job.snapshot, reason="", facts=_only(job.snapshot.facts, of_made)
+                )
+                tx.all(
+                    _ERASE, id=job.id, params=json.dumps(params), snapshot=snapshot_text(snapshot)
+                )
             return len(rows)
 
         return await self._database.run(work)
@@ -1661,12 +1662,6 @@ def _stored(result: _T | _NotStored) -> _T:
 
 def _failed(job: Job, failure: Failure, reason: str = "") -> Job:
     return replace(job, state=State.FAILED, failure=failure, reason=reason)
-
-
-def _without_words(snapshot: Snapshot, kept: frozenset[str]) -> Snapshot:
-    """Return what stays of a snapshot when links and words are erased, but for ``kept`` facts."""
-    facts = _only(snapshot.facts, kept)
-    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict, facts=facts)
 
 
 def _only(texts: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:

@@ -9,11 +9,10 @@ from typing import Final, Protocol
 from bot.clock import Clock
 from bot.store.database import (
     Database,
-    DatabaseCorrupt,
     DatabaseError,
-    DatabaseUnavailable,
     Topic,
     Transaction,
+    log_failure,
 )
 from bot.timings import Timings
 
@@ -61,9 +60,7 @@ class Memory:
                 lambda tx: [table.refresh(tx, now) for table in self._tables], durable=False
             )
         except DatabaseError as error:
-            # The database itself logs that it is unavailable.
-            if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
-                _LOG.error("what forms show could not be read", extra={"reason": str(error)})
+            log_failure(_LOG, "what forms show could not be read", error)
             return
         for remember in read:
             remember()

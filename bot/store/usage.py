@@ -35,7 +35,7 @@ from bot.store.database import (
     span_ms,
     to_ms,
 )
-from bot.store.due import UnreadableRows, number, read_each, reading, text
+from bot.store.due import UnreadableRows, number, reading, text
 
 _NO_LIMIT: Final = 1_000_000_000
 _EVERYBODY: Final = ""
@@ -599,11 +599,10 @@ class LimitsTable:
         known, day = self.read(tx), day_of(now)
         since = to_ms(min(self._read_at, now) - _READ_AGAIN) if self._read_at else 0
         rows = tx.all(_USED_SINCE, day=day, month=month_of(day), since=since)
-        used, unreadable = read_each(_used_from, rows)
+        used = self._unreadable.read_each(_used_from, rows)
 
         def remember() -> None:
             self.learn(known)
-            self._unreadable.report(unreadable)
             kept = {key: n for key, n in self._used.items() if key[0] in {day, month_of(day)}}
             self._used = kept | dict(used) | self._counted
             self._read_at = now
@@ -640,8 +639,7 @@ class LimitsTable:
 
     def _changes(self, tx: Transaction) -> dict[str, LimitChange]:
         """Return the changes by the name of their setting, which counts where one is damaged."""
-        changes, unreadable = read_each(change_from, tx.all(_EACH))
-        self._unreadable.report(unreadable)
+        changes = self._unreadable.read_each(change_from, tx.all(_EACH))
         return {each.name: each for each in changes if each.name in LIMITS}
 
     def learn(self, known: LimitsInForce) -> None:
@@ -651,10 +649,12 @@ class LimitsTable:
 
     async def fetch_past(self, limit: int) -> Sequence[LimitChange]:
         """Return the last changes, newest first, as far as they are kept."""
-        past, errors = await self._database.run(
-            lambda tx: read_each(_past_from, tx.all(LAST_LIMIT_CHANGES, limit=limit)), durable=False
+        past = await self._database.run(
+            lambda tx: self._unreadable.read_each(
+                _past_from, tx.all(LAST_LIMIT_CHANGES, limit=limit)
+            ),
+            durable=False,
         )
-        self._unreadable.report(errors)
         return [each for each in past if each.name in LIMITS]
 
     def mistakes(self, changes: Mapping[str, str]) -> dict[str, str]:
@@ -729,10 +729,10 @@ class LimitsTable:
     async def fetch_spending(self, moment: datetime) -> MonthSpending:
         """Return what everybody asked for in the month of a moment."""
         month = month_of(day_of(moment))
-        found, errors = await self._database.run(
-            lambda tx: read_each(spending_from, tx.all(_OF_MONTH, month=month)), durable=False
+        found = await self._database.run(
+            lambda tx: self._unreadable.read_each(spending_from, tx.all(_OF_MONTH, month=month)),
+            durable=False,
         )
-        self._unreadable.report(errors)
         found.sort(key=lambda each: (-each.videos - each.trainings, -each.spoken, each.user))
         return MonthSpending(month_start(moment), found)
 

@@ -10,17 +10,16 @@ all who ask within a second get the same answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from bot.clock import Clock
 from bot.errors import Outage
 from bot.metrics import Metrics
 from bot.service.errors import clause_of
 from bot.slack.context import HandlerContext
-from bot.store import DatabaseError
+from bot.store import DatabaseError, Figures
 
 
 class ServiceCheck:
@@ -126,28 +125,6 @@ class Report:
         }
 
 
-class _Shared(Generic[_T]):
-    """A result that all who ask within ``max_age`` share."""
-
-    def __init__(self, find: Callable[[], Awaitable[_T]], clock: Clock, max_age: timedelta) -> None:
-        self._find = find
-        self._clock = clock
-        self._max_age = max_age
-        self._finding = asyncio.Lock()
-        self._found: tuple[_T, datetime] | None = None
-
-    async def get(self) -> _T:
-        """Return the result if it is new enough, or find it out; the others wait for it."""
-        async with self._finding:
-            if self._found is not None:
-                result, found_at = self._found
-                if timedelta(0) <= self._clock.now() - found_at < self._max_age:
-                    return result
-            result = await self._find()
-            self._found = result, self._clock.now()
-            return result
-
-
 async def _told(answer: Awaitable[_T]) -> _T | None:
     """Return what the database says; None if it does not in time."""
     try:
@@ -181,27 +158,37 @@ class Readiness:
         self._socket = socket
         self._socket_closed_at: datetime | None = None
         self.is_stopping = False
-        max_age = ctx.timings.report_max_age
-        self._shared_report = _Shared(self._look, ctx.clock, max_age)
-        self._shared_metrics = _Shared(self._measure, ctx.clock, max_age)
+        self._looking = asyncio.Lock()
+        self._last: tuple[Report, bytes] | None = None
+        self._looked_at = ctx.clock.now()
 
     async def report(self) -> Report:
         """Return how things stand, or stood a moment ago, and publish it as metrics."""
-        # Not shared: a report from before the stop would say "ready".
-        return await (self._look() if self.is_stopping else self._shared_report.get())
+        return (await self._found())[0]
 
     async def measure(self) -> bytes:
         """Return all metrics, with how things stand, or stood a moment ago."""
-        return await self._shared_metrics.get()
+        return (await self._found())[1]
 
-    async def _look(self) -> Report:
+    async def _found(self) -> tuple[Report, bytes]:
+        """Look, unless somebody has within ``report_max_age``; the others wait for it."""
+        async with self._looking:
+            age, max_age = self._ctx.clock.now() - self._looked_at, self._ctx.timings.report_max_age
+            # A report from before the stop would say "ready".
+            if self._last is None or self.is_stopping or not timedelta(0) <= age < max_age:
+                self._last = await self._look()
+                self._looked_at = self._ctx.clock.now()
+            return self._last
+
+    async def _look(self) -> tuple[Report, bytes]:
         self._ctx.installation.refresh()
         self._service_check.refresh()
+        figures = await _told(self._ctx.store.figures(self._ctx.clock.now()))
         checks = {
             "database": await self._database(),
             "slack": self._slack_check(),
             "video_service": await self._service_status(),
-            "work": await self._work(),
+            "work": self._work(figures),
         }
         if self._socket is not None:
             checks["socket"] = self._socket_check(self._socket)
@@ -213,16 +200,11 @@ class Readiness:
             checks={name: each.ok for name, each in checks.items()},
             blocked=self._blocked(),
         )
-        return Report(ready, checks)
-
-    async def _measure(self) -> bytes:
-        await self.report()
-        figures = await _told(self._ctx.store.backlog.figures(self._ctx.clock.now()))
         if figures is not None:  # else the report says so
             self._metrics.set_jobs(figures.jobs)
             for queue, due in figures.due.items():
                 self._metrics.set_queue(queue, due, figures.oldest_due[queue])
-        return self._metrics.exposition()
+        return Report(ready, checks), self._metrics.exposition()
 
     async def _database(self) -> Check:
         if self.is_stopping:
@@ -259,7 +241,8 @@ class Readiness:
         outage = service.outages.current
         seen: dict[str, object] = {"last_success": _shown(service.outages.last_answer)}
         if outage is not None:
-            seen["waiting"] = await _told(self._ctx.store.jobs.count_waiting_for_service())
+            counts = await _told(self._ctx.store.jobs.count_waiting())
+            seen["waiting"] = None if counts is None else counts["held"]
             return self._out("the video service", "VIDEO_API_URL", outage, seen)
         closed = [name for name, is_closed in self._service_gates().items() if is_closed]
         seen |= {"held_back_by": closed, "next_try": _shown(service.next_credit_try)}
@@ -296,8 +279,7 @@ class Readiness:
             stops=now - closed_at >= _MAX_SOCKET_CLOSED,
         )
 
-    async def _work(self) -> Check:
-        figures = await _told(self._ctx.store.backlog.figures(self._ctx.clock.now()))
+    def _work(self, figures: Figures | None) -> Check:
         if figures is None:
             return Check(ok=False, reason="it is not known what is due: see database")
         details = {
@@ -313,7 +295,7 @@ class Readiness:
         service = self._ctx.service
         return {
             "key": service.known_key_refusal is not None,
-            "credit": service.is_out_of_credit,
+            "credit": service.next_credit_try is not None,
             "rate": service.is_slowed_down,
         }
 

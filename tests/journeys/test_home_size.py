@@ -46,9 +46,7 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
     spending = MonthSpending(
         NINE, [PersonSpending(user, 1_000_000, 1_000_000, timedelta(days=99)) for user in USERS]
     )
-    health = Health(
-        1, 2, unsent=3, key_refused=True, no_credit=True, next_try=NINE, slowed_down=True
-    )
+    health = Health(1, 2, unsent=3, key_refused=True, next_try=NINE, slowed_down=True)
     job = replace(ASKED, params={"script": LONG, "video_name": LONG})
     content = HomeContent(
         jobs=[job] * PAGE,

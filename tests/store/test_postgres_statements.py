@@ -124,7 +124,7 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
                     await store.jobs.wake_far_future(NOW)
                     await store.deliveries.wake_far_future(NOW)
                 await store.jobs.fetch_by_remote_id("video", "j7")
-                await store.backlog.figures(NOW)
+                await store.figures(NOW)
                 key = secrets.token_hex(8)
                 request = Request(key, "video", {"script": "Hi"}, "U1", "C1", fingerprint=key)
                 await store.jobs.submit(request, NOW, _VIEWER)

@@ -286,18 +286,17 @@ class HomePublisher:
         )
 
     async def _health(self, limits: Limits) -> Health:
-        ctx = self._ctx
+        ctx, counts = self._ctx, await self._ctx.store.jobs.count_waiting()
         return Health(
             used=ctx.store.limits.used("", ctx.clock.now())["max_per_day"],
             limit=limits.max_per_day,
-            unsent=await ctx.store.deliveries.count_unsent(),
+            unsent=counts["unsent"],
             key_refused=ctx.service.known_key_refusal is not None,
-            no_credit=ctx.service.is_out_of_credit,
             next_try=ctx.service.next_credit_try,
             slowed_down=ctx.service.is_slowed_down,
             down_since=outage.since if (outage := ctx.service.outages.current) else None,
-            waiting=await ctx.store.jobs.count_waiting_for_service() if outage else 0,
-            to_approve=await ctx.store.jobs.count_to_approve(),
+            waiting=counts["held"] if outage else 0,
+            to_approve=counts["to_approve"],
         )
 
     def _hold(self, wait: timedelta) -> None:

@@ -81,10 +81,8 @@ class Health:
     unsent: int
     """Messages that wait to be posted."""
     key_refused: bool
-    no_credit: bool
-    """Whether the service has refused to create something for lack of credit."""
     next_try: datetime | None
-    """When the next call finds out whether there is credit again."""
+    """When the next call finds out whether there is credit again; None if there is."""
     slowed_down: bool
     """Whether the service has asked to wait before it creates more."""
     down_since: datetime | None = None
@@ -276,10 +274,9 @@ def _health(health: Health) -> str:
         if health.key_refused
         else ":white_check_mark: Connected to the video service."
     )
-    if health.no_credit:
+    if health.next_try is not None:
         service += "\n:x: Out of video credits: top up the account."
-        if health.next_try is not None:
-            service += f" Next try: {date(health.next_try)}."
+        service += f" Next try: {date(health.next_try)}."
     if health.down_since is not None:
         service = f":x: The video service went down {date(health.down_since)}."
         if health.waiting:
