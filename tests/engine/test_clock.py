@@ -263,25 +263,6 @@ async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set(
     world.expect_one_reply_to(ANA)
 
 
-@pytest.mark.parametrize("jump", [DAY, -DAY], ids=["ahead", "back"])
-async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set_during_a_read(
-    jump: timedelta, quiet: JumpyWorld
-) -> None:
-    world = quiet
-
-    async def set_the_clock(phase: str, name: str, _: object) -> None:
-        if (phase, name) == ("after", "read_video"):
-            world.wrong.off = jump
-
-    async with world.running_bot(callbacks=False):
-        await world.is_asked(world.ana, ANA)
-        await world.advance(seconds=30)
-        world.service.on_request = set_the_clock
-        await world.advance(minutes=6)
-
-    world.expect_one_reply_to(ANA)
-
-
 # ── The sweep ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -361,35 +342,3 @@ async def test_a_row_that_a_wrong_clock_postponed_too_far_is_due_within_a_minute
         assert due_at is not None
         assert due_at <= clock.now()
         assert due.is_set()
-
-
-async def test_a_row_with_the_longest_possible_wait_is_left_alone(
-    sweeping: Sweeping,
-) -> None:
-    clock, store = sweeping.clock, sweeping.store
-    job = await sweeping.claimed()
-    latest = clock.now() + Timings().max_wait
-    await store.jobs.release(job, clock.now(), latest)
-
-    async with sweeping.runs():
-        await clock.advance(timedelta(minutes=59))
-
-    assert (await store.jobs.claim(clock.now(), 0)).next_due == latest
-
-
-async def test_one_sweep_wakes_any_number_of_rows(sweeping: Sweeping) -> None:
-    clock, store = sweeping.clock, sweeping.store
-    count = 900
-    request = Request("V1", "video", {"script": ANA}, "U1", "C1")
-    requests = [replace(request, key=f"V{number}", channel=f"C{number}") for number in range(count)]
-    await asyncio.gather(*(store.jobs.submit(each, clock.now()) for each in requests))
-
-    clock.set(clock.now() - DAY)
-    async with sweeping.runs():
-        pass
-
-    assert len(await store.jobs.claim(clock.now(), count)) == count
-    cards = 0
-    while claimed := await store.deliveries.claim(clock.now(), count):  # a few at a time
-        cards += len(claimed)
-    assert cards == count

@@ -5,10 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox.block_kit import Json
 from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse
-from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan
 from tests.journeys.test_bound_clicks import CREATE_AGAIN
 from tests.web.test_web import asks_what_to_do, click
 from tests.world import REPLICA, World, is_question, offered_ids
@@ -39,19 +38,6 @@ async def test_a_form_that_one_copy_opened_is_served_and_submitted_at_the_other(
         await world.advance(minutes=5)
         card, reply = world.posts()
         assert (reply.thread_ts, world.created_count()) == (card.ts, 1)
-
-
-async def test_a_form_that_reaches_both_copies_at_the_same_moment_is_one_request(
-    world: World,
-) -> None:
-    async with world.running_copies() as copies:
-        for _ in range(5):
-            form = await world.open_form(world.ana)
-            await asyncio.gather(*(world.at(copy, form.submit(VALUES)) for copy in copies))
-        await world.advance(minutes=5)
-        assert world.created_count() == 5
-        assert len(world.requests_for("create_video")) == 5
-        assert len(world.posts()) == 10, "a card and a reply for each"
 
 
 # ── Clicks ────────────────────────────────────────────────────────────────────────────────────
@@ -86,40 +72,6 @@ async def test_a_click_that_reaches_the_other_copy_later_changes_nothing(world: 
             await world.at(copy, deliver(world.slack, body))
             await world.advance(seconds=5)
         assert len(world.requests_for("create_video")) == 2
-
-
-async def test_an_id_that_a_person_names_at_both_copies_is_taken_once(world: World) -> None:
-    async with world.running_copies(PUBLIC_URL="") as (first, second):
-        world.service.faults.next("create_video", CannedResponse(500, done=True))
-        card = await world.request_video(world.ana)
-        await world.at(first, world.ana.click(world.question(card), "I found it"))
-        form = world.ana.modal
-        assert form is not None
-        named = {"remote_id": next(iter(world.service.videos))}
-        await asyncio.gather(*(world.at(copy, form.submit(named)) for copy in (first, second)))
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(card).text
-        assert (world.created_count(), len(world.replies(card))) == (1, 1)
-
-
-async def test_a_retry_and_an_end_that_reach_both_copies_happen_once(world: World) -> None:
-    world.service.next_video(Scenario(end="error"))
-    async with world.running_copies() as copies:
-        card = await world.request_video(world.ana)
-        await world.advance(minutes=5)
-        body = click(world, world.now(card), "video_retry")
-        await asyncio.gather(*(world.at(copy, deliver(world.slack, body)) for copy in copies))
-        form = world.ana.modal
-        assert form is not None
-        world.service.next_video(Scenario(end="never"))
-        await asyncio.gather(*(world.at(copy, form.submit(VALUES)) for copy in copies))
-        await world.advance(minutes=1)
-        assert world.created_count() == 2
-        again = world.replies(card)[-1]
-        body = click(world, world.now(again), "Stop waiting")
-        await asyncio.gather(*(world.at(copy, deliver(world.slack, body)) for copy in copies))
-        await world.advance(minutes=1)
-        assert [m.text for m in world.replies(card)[2:]] == [world.replies(card)[-1].text]
 
 
 # ── What one copy learns ──────────────────────────────────────────────────────────────────────
@@ -170,38 +122,6 @@ async def test_a_callback_reaches_the_other_copy_at_any_moment_of_a_job(world: W
         cards = world.slack.messages("studio")
         assert ["Ready" in world.now(card).text for card in cards] == [True] * 3
         assert [len(world.replies(card)) for card in cards] == [1] * 3
-
-
-async def test_no_copy_shows_an_older_state_last_also_when_an_edit_is_slow(world: World) -> None:
-    reached, goes_on = asyncio.Event(), asyncio.Event()
-
-    async def hold_first_edit(phase: str, name: str, _: Json) -> None:
-        if (phase, name) == ("before", "chat.update") and not reached.is_set():
-            reached.set()
-            await goes_on.wait()
-
-    async with world.running_copies() as (first, _):
-        await world.at(first, world.ana.open_home())
-        world.slack.on_request = hold_first_edit
-        world.creates_slowly()
-        form = await world.open_form(world.ana)
-        await form.submit(VALUES)
-        await world.settle()
-        world.clock.set(world.clock.now() + timedelta(seconds=2))
-        async with asyncio.timeout(30):
-            await reached.wait()
-        video = next(iter(world.service.videos))
-        world.service.finish(video)
-        await world.service.call_back(video)
-        goes_on.set()
-        await world.advance(seconds=30)
-        [card] = world.slack.messages("studio")
-        assert "Ready" in card.text
-        texts = [call.arguments["text"] for call in world.calls("chat.update")]
-        assert ["Ready" in text for text in texts] == sorted("Ready" in text for text in texts)
-        assert len(world.replies(card)) == 1
-        assert world.ana.home is not None
-        assert "Ready" in str(world.ana.home.view.body)
 
 
 async def test_a_copy_that_starts_delays_no_edit_of_the_others(world: World) -> None:

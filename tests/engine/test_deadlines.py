@@ -8,7 +8,6 @@ import pytest
 
 from bot.kinds.answers import Answer
 from bot.timings import Timings
-from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
@@ -28,20 +27,6 @@ async def _never_ends(world: World) -> Message:
 def _gaps(world: World) -> list[timedelta]:
     """Return the times between two reads."""
     return [later.at - earlier.at for earlier, later in pairwise(world.requests_for("read_video"))]
-
-
-async def test_a_late_video_says_so_on_its_card_once(world: World) -> None:
-    card = await _never_ends(world)
-    await world.advance(minutes=14)
-    assert "longer than usual" not in world.now(card).text
-
-    await world.advance(minutes=4)
-    late = world.now(card)
-    assert "is taking longer than usual" in late.text
-    await world.advance(hours=2)
-
-    assert world.now(card) == late, "it was not edited again"
-    assert world.posts() == [late]
 
 
 async def test_a_video_is_polled_less_often_the_older_it_is(world: World) -> None:
@@ -74,21 +59,6 @@ async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(
     [shown] = world.ephemerals(world.ana)
     assert "Checking now" in shown
     assert world.posts() == [overdue]
-
-
-async def test_checking_an_overdue_video_finds_that_it_is_ready(world: World) -> None:
-    world.service.callback_plan = CallbackPlan(times=0)
-    card = await _never_ends(world)
-    await world.advance(hours=3, minutes=5)
-    [video_id] = world.service.videos
-    world.service.finish(video_id)
-
-    await world.ana.click(world.now(card), "Check now")
-    await world.settle()
-
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
-    assert "Ready" in world.now(card).text
 
 
 async def test_a_video_that_never_ends_times_out(quiet_world: World) -> None:
@@ -158,27 +128,6 @@ async def test_a_job_whose_step_failed_goes_on_when_its_lease_ends(
     assert "a step failed" in caplog.messages
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-
-
-async def test_an_id_that_is_too_new_for_the_service_is_polled_again(world: World) -> None:
-    unknown = [CannedResponse(code, {"error": "Invalid video_id"}) for code in (400, 404, 400)]
-    world.service.faults.next("read_video", *unknown)
-    card = await world.request_video(world.ana)
-
-    await world.advance(minutes=5)
-
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
-
-
-async def test_a_video_that_the_service_no_longer_knows_has_failed(world: World) -> None:
-    card = await world.request_video(world.ana)
-    world.service.faults.always("read_video", CannedResponse(404, {"error": "Not <here>"}))
-
-    await world.advance(hours=2)
-
-    [reply] = world.replies(card)
-    assert "can't find this video" in reply.text
 
 
 async def test_a_revoked_key_only_delays_the_reply(

@@ -1,7 +1,6 @@
 """Outages that are not like others: what the gates of the video service must not get wrong."""
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -143,20 +142,3 @@ async def test_after_trouble_nobody_is_let_in_before_the_calls_under_way_are_ans
         failing.set()
         await world.settle()
         assert sent(world, MADE) == 4
-
-
-async def test_in_an_outage_of_500_the_service_is_not_read_without_pause(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.service.unknown_id_status = 500
-    async with bot_at_work(world):
-        await world.advance(seconds=15)
-        before = len(world.service.requests)
-        world.service.answer_all(CannedResponse(500))
-        await ask_often(world, 5)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(10):
-                await world.advance(minutes=1)
-        reads = [each for each in world.service.requests[before:] if each.path == NEUTRAL]
-        assert len(reads) <= 60

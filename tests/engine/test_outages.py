@@ -8,11 +8,9 @@ import httpx
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from bot.ops import doctor
 from bot.service.errors import cause_of
 from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse, Reset
-from sandbox.http import free_port
 from sandbox.scenarios import Scenario
 from sandbox.service_limits import RateLimit
 from tests.world import World
@@ -129,41 +127,6 @@ async def test_a_clock_that_is_off_is_one_counted_line_a_minute_with_the_differe
     found = [each for each in caplog.records if "set its clock" in each.message]
     assert [vars(each)["count"] for each in found] == [1]
     assert abs(vars(found[0])["clock_ahead_s"] - ahead.total_seconds()) <= 1
-
-
-# ── The doctor ────────────────────────────────────────────────────────────────────────────────
-
-
-async def told(world: World, name: str, **changed: str) -> str:
-    """Return what the doctor says about one side, with other settings."""
-    environ = world.environment("0") | changed
-    found = [each async for each in doctor.examine(environ) if each.name == name]
-    [finding] = found
-    assert not finding.ok
-    return finding.message
-
-
-async def test_the_doctor_names_the_cause_of_a_service_that_cannot_be_reached(
-    quiet_world: World,
-) -> None:
-    gone = f"http://127.0.0.1:{free_port()}"
-    assert "connection was refused" in await told(quiet_world, "video service", VIDEO_API_URL=gone)
-    unnamed = "https://video.invalid"
-    shown = await told(quiet_world, "video service", VIDEO_API_URL=unnamed)
-    assert "the name video.invalid cannot be resolved (DNS)" in shown
-    no_tls = quiet_world.service.url.replace("http:", "https:")
-    assert "TLS" in await told(quiet_world, "video service", VIDEO_API_URL=no_tls)
-    quiet_world.service.down = True
-    assert "it answered 503" in await told(quiet_world, "video service")
-
-
-async def test_the_doctor_names_the_cause_of_a_slack_that_cannot_be_reached(
-    quiet_world: World,
-) -> None:
-    gone = f"http://127.0.0.1:{free_port()}/api/"
-    assert "connection was refused" in await told(quiet_world, "Slack", SLACK_API_URL=gone)
-    quiet_world.slack.faults.next("auth.test", CannedResponse(503, "<html>down</html>"))
-    assert "it answered 503" in await told(quiet_world, "Slack")
 
 
 # ── Odd answers ───────────────────────────────────────────────────────────────────────────────

@@ -2,12 +2,10 @@
 
 import asyncio
 import sys
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from bot.clock import Clock
 from bot.store import DatabaseError
 from bot.tasks import PartFailed
 from tests.modes import on_sqlite_alone
@@ -18,44 +16,12 @@ PARTS = ("engine", "messenger", "sweep", "database", "web server")
 TIMEOUT = 20.0
 
 
-class BrokenClock:
-    """A clock on which one part of the bot cannot wait."""
-
-    def __init__(self, clock: Clock, part: str) -> None:
-        self._clock = clock
-        self._part = part
-
-    def now(self) -> datetime:
-        return self._clock.now()
-
-    async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
-        task = asyncio.current_task()
-        if task is not None and task.get_name() == self._part:
-            raise RuntimeError("the clock is broken")
-        await self._clock.wait(event, until)
-
-
 async def failure_of(world: World) -> PartFailed:
     """Run the bot until it fails, and return its reason."""
     with pytest.raises(PartFailed) as failed:
         async with asyncio.timeout(TIMEOUT):
             await world.bot.run_until(asyncio.Event())
     return failed.value
-
-
-async def test_a_loop_that_raises_ends_the_bot(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    part = "engine"
-    quiet_world.bot_clock = BrokenClock(quiet_world.clock, part)
-    async with quiet_world.running_bot():
-        reason = str(await failure_of(quiet_world))
-    assert f"its {part} failed" in reason
-    [record] = [record for record in caplog.records if record.msg == "a part of the bot failed"]
-    assert vars(record)["part"] == part
-    assert vars(record)["reference"] in reason
-    assert record.exc_info is not None
-    assert "the clock is broken" in caplog.text
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -67,16 +33,6 @@ async def test_a_task_that_ends_without_an_error_ends_the_bot(
         task.cancel()
         assert f"its {part} ended" in str(await failure_of(quiet_world))
     assert "a part of the bot ended" in caplog.text
-
-
-async def test_no_part_of_a_stopped_bot_fails(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    stop = asyncio.Event()
-    async with quiet_world.running_bot() as bot:
-        stop.set()
-        await bot.run_until(stop)
-    assert "a part of the bot" not in caplog.text
 
 
 async def test_the_process_ends_with_a_sentence_and_an_exit_code(

@@ -240,16 +240,6 @@ async def test_closing_replies_go_before_cards_and_cards_before_edits(store: Sto
     ]
 
 
-async def test_however_many_cards_wait_they_hide_no_closing_reply(store: Store) -> None:
-    ending = await running(store)
-    await post_card(store)
-    await queue(store, "ben", 600, after=1)
-    later = NOW + timedelta(seconds=2)
-    assert await store.jobs.finish(replace(ending, state=State.SUCCEEDED), later)
-    claimed = await store.deliveries.claim(later, 64)
-    assert claimed[0].delivery.role is Role.REPLY
-
-
 @on_both_engines
 @pytest.mark.parametrize("channels", [1, 64])
 async def test_a_card_does_not_wait_behind_the_1500_of_somebody_else(

@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -132,19 +131,6 @@ async def test_a_callback_that_names_a_video_with_another_script_is_ignored(
     assert not world.replies(asking)
 
 
-async def test_a_create_answer_cannot_claim_the_video_of_another_job(world: World) -> None:
-    theirs = await world.request_video(world.ben)
-    [video_id] = world.service.videos
-    world.service.faults.next("create_video", CannedResponse(200, {"video_id": video_id}))
-
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=20)
-
-    assert len(world.replies(theirs)) == 1
-    assert not world.replies(card)
-    assert "Needs an answer" in world.now(card).text
-
-
 async def test_a_callback_clears_up_a_create_answer_that_named_the_video_of_another_job(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -181,37 +167,7 @@ async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_without_a_public_address_the_question_comes_at_once(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        world.service.faults.next("create_video", Reset(done=True))
-        card = await world.request_video(world.ana)
-        assert "Needs an answer" in world.now(card).text
-
-        [video_id] = world.service.videos
-        await _gives_id(world, world.now(card), video_id)
-        await world.advance(minutes=5)
-
-    assert len(world.replies(card)) == 1
-    assert len(world.requests_for("create_video")) == 1
-
-
 # ── I found it ─────────────────────────────────────────────────────────────────────────────
-
-
-async def test_an_id_from_the_person_is_checked_and_adopted(
-    world: World,
-) -> None:
-    asking = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-
-    form = await _gives_id(world, asking, f" {video_id} ")
-    assert not form.is_open
-    await world.advance(seconds=10)
-
-    [reply] = world.replies(asking)
-    assert f"/watch/{video_id}" in reply.text
-    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_a_wrong_id_is_refused_under_its_field(
@@ -361,36 +317,6 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
 
 
 @on_both_engines
-async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> None:
-    asking = await _is_asked(world, made=False)
-
-    await world.ana.click(world.question(asking), AGAIN)
-    await world.ana.click(world.question(asking), AGAIN)
-    await world.advance(minutes=5)
-
-    assert len(world.requests_for("create_video")) == 2
-    assert len(world.replies(asking)) == 1
-
-
-async def test_cancelling_the_request_ends_it_with_a_closing_reply(world: World) -> None:
-    asking = await _is_asked(world, made=False)
-
-    await world.ana.click(world.question(asking), "Cancel request", confirm=False)
-    await world.settle()
-    assert world.now(asking) == asking
-    await world.ana.click(world.question(asking), "Cancel request")
-    await world.settle()
-
-    [reply] = world.replies(asking)
-    assert "was cancelled" in reply.text
-    assert world.ana.user.id in reply.pings
-    assert "Cancelled" in world.now(asking).text
-    await world.advance(days=8)
-    assert world.posts() == [world.now(asking), *world.questions(asking), reply]
-    assert len(world.requests_for("create_video")) == 1
-
-
-@on_both_engines
 async def test_an_id_named_before_create_again_prevents_a_second_video(world: World) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
@@ -447,26 +373,6 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
     assert len(world.posts()) == 3
 
 
-async def test_create_again_retries_an_unavailable_service_for_a_day(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, max_retry_interval=timedelta(hours=1))
-    async with world.running_bot():
-        asking = await _is_asked(world, made=False)
-        await world.advance(days=3)
-        port = urlsplit(world.service.url).port or 0
-        await world.service.stop()
-        await world.ana.click(world.question(asking), AGAIN)
-        await world.advance(hours=12)
-        assert "The video service is down" in world.now(asking).text
-        await world.service.start(port)
-        await world.advance(hours=2)
-
-    [reply] = world.replies(asking)
-    assert "is ready" in reply.text
-
-
 # ── Odd moments ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -500,21 +406,6 @@ async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
     await world.advance(minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
-
-
-async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
-    world: World,
-) -> None:
-    world.service.callback_plan = SILENT
-    world.service.faults.next("create_video", Reset(done=False))
-    form = await world.open_form_and_remove_bot(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    await world.advance(minutes=16)
-
-    direct = world.slack.dm("ana").id
-    [card] = world.slack.messages(direct)
-    assert "Needs an answer" in card.text
-    assert world.question(card).thread_ts == card.ts
 
 
 async def test_an_unanswered_question_ends_the_job_and_creates_nothing(

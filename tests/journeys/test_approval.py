@@ -303,17 +303,6 @@ async def test_only_what_is_above_the_threshold_waits_and_trainings_always_do(
         assert len(world.service.replicas) == 2
 
 
-async def test_approvers_are_asked_directly_where_their_channel_refuses(world: World) -> None:
-    world.slack.change_channel("approvals", is_archived=True)
-    card = await world.request_video(world.ana, {"script": SCRIPT})
-    assert not requests(world)
-    [asked] = requests(world, world.slack.dm("ben").id)
-    assert "Waiting for ben or cleo." in world.now(card).text
-    await world.ben.click(asked, "Approve")
-    await world.settle()
-    assert world.created_count() == 1
-
-
 async def test_a_request_for_approval_whose_answer_was_lost_is_posted_once(
     approving: World,
 ) -> None:

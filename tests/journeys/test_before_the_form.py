@@ -201,19 +201,6 @@ async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press
     assert WITH_A_DIRECT_FORM[DROPBOX] in str(made.body)
 
 
-async def test_a_background_is_replaced_likewise(world: World) -> None:
-    form = await world.open_form(world.ana, "Hello.")
-    await form.choose("background", "background_source_url")
-    await form.submit({"replica_id": REPLICA, "background_source_url": DROPBOX})
-    again = world.ana.modal
-    assert again is not None
-    assert again.values["background_source_url"] == WITH_A_DIRECT_FORM[DROPBOX]
-    await again.submit()
-    assert world.ana.modal is None
-    await world.settle()
-    assert world.created_count() == 1
-
-
 # ── Names ─────────────────────────────────────────────────────────────────────────────────────
 
 

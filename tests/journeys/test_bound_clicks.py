@@ -38,20 +38,6 @@ async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(quiet_worl
         assert "ancelled" in world.now(card).text
 
 
-async def test_a_late_i_found_it_opens_no_form_about_the_next_attempt(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await asks_what_to_do(world)
-        first = world.question(card)
-        again = await asks_once_more(world, card)
-        await world.ana.click(first, "I found it")
-        await world.settle()
-        assert SETTLED in world.ephemerals(world.ana)[-1]
-        assert world.ana.modal is None
-        await world.ana.click(world.question(again), "I found it")
-        assert world.ana.modal is not None
-
-
 async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(
     quiet_world: World,
 ) -> None:

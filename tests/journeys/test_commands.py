@@ -104,17 +104,6 @@ async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world
     assert "Not mine" not in str(shown)
 
 
-async def test_a_sentence_that_begins_like_a_command_is_a_script(
-    world: World, subtests: pytest.Subtests
-) -> None:
-    for text in ["list of things to do", "help is on its way", "status of the project"]:
-        with subtests.test(text=text):
-            form = await world.open_form(world.ana, text)
-
-            assert form.values["script"] == text
-            await form.close()
-
-
 # ── Status ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -181,17 +170,6 @@ async def test_an_unknown_id_is_reported_with_the_services_words(
 
             assert "v-&lt;nobody&gt;" in shown
             assert "Invalid video_id" in shown
-
-
-async def test_an_odd_id_never_reaches_another_path_of_the_service(
-    admin_world: World, subtests: pytest.Subtests
-) -> None:
-    world = admin_world
-    for wanted in ["..", "../replicas/x", "%2e%2e", "`#`", "x" * 200]:
-        with subtests.test(wanted=wanted):
-            await _status(world, world.ana, wanted)
-
-            assert not world.requests_for("read_replica")
 
 
 async def test_while_the_service_is_down_the_status_shows_what_was_last_known(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from bot.links import BadLink, check_link
 from bot.settings import Settings, SettingsError
 from sandbox.faults import CannedResponse
 from tests.world import REPLICA, World
@@ -39,15 +38,6 @@ async def test_all_mistakes_of_the_training_form_are_shown_at_once(world: World)
     await world.settle()
     assert not form.is_open
     assert len(world.service.replicas) == 2
-
-
-def test_a_bad_link_to_a_page_is_not_told_to_be_a_video_file(subtests: pytest.Subtests) -> None:
-    for text in ["https://", "https:///video", "https://10.0.0.1", "https://1.2"]:
-        with subtests.test(text=text):
-            with pytest.raises(BadLink) as refused:
-                check_link(text)
-            assert "video" not in str(refused.value)
-            assert ".mp4" not in str(refused.value)
 
 
 async def test_the_training_form_shows_the_consent_statement_for_copying(

@@ -9,7 +9,6 @@ from sandbox.driver import Person
 from sandbox.faults import LateCommit, Reset
 from tests.databases import query
 from tests.journeys.test_owners import (
-    REMOVED,
     SCRIPT,
     change,
     direct,
@@ -117,17 +116,6 @@ async def test_the_workspaces_admins_change_replicas_where_none_are_named(
         assert not offered(world, REPLICA)
 
 
-async def test_the_card_names_the_new_owner_who_is_asked(quiet_world: World) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
-    world.slack.add_user("dora")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        await limit_to_asking(world, world.ana)
-        card = await world.request_video(world.ben, {"script": SCRIPT})
-        await (await change(world, cleo, "rename Anna")).submit({"owner": "dora"})
-        await world.advance(minutes=2)
-        assert "dora" in world.now(card).text
-
-
 @on_both_engines
 async def test_admins_decide_where_a_new_owner_cannot_be_reached(quiet_world: World) -> None:
     world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
@@ -158,16 +146,6 @@ async def test_a_notice_about_a_damaged_video_speaks_of_no_training(quiet_world:
         async with world.running_bot(RETENTION_DAYS="1"):
             await world.advance(hours=25)
     assert not [each.text for each in told(world, "ana") if "training a replica" in each.text]
-
-
-async def test_a_removed_replica_is_refused_in_any_form_that_was_open(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await says(world, world.ana, f"add {REPLICA}")
-        form = await world.open_form(world.ben)
-        await (await change(world, world.ana, f"remove {REPLICA}")).submit()
-        await form.submit({"replica_id": REPLICA, "script": SCRIPT})
-        assert form.errors == {"replica_id": REMOVED}
 
 
 @on_both_engines

@@ -37,18 +37,6 @@ async def test_a_private_answer_to_a_click_on_a_card_is_in_its_channel(world: Wo
     assert answer.thread_ts is None
 
 
-async def test_an_error_in_a_click_in_a_thread_is_shown_in_that_thread(world: World) -> None:
-    reply = await failed_reply(world)
-    world.slack.faults.next(
-        "views.open", CannedResponse(200, {"ok": False, "error": "moon_phase_wrong"})
-    )
-    await world.ana.click(reply, "Edit and retry")
-    await world.settle()
-
-    [answer] = world.slack.ephemerals(world.ana.user.id, "studio")
-    assert answer.thread_ts == reply.thread_ts
-
-
 @pytest.mark.parametrize(
     "code",
     [
@@ -95,16 +83,3 @@ async def test_a_private_answer_that_is_always_refused_for_a_limit_is_dropped(wo
     await world.ben.click(reply, "Edit and retry")
     await world.advance(hours=2)
     assert len(world.calls("response_url")) == 6
-
-
-async def test_whoever_is_away_misses_private_answers_and_nothing_else(world: World) -> None:
-    world.slack.away.add(world.ana.user.id)
-    world.slack.away.add(world.ben.user.id)
-    reply = await failed_reply(world)
-    await world.ben.click(reply, "Edit and retry")
-    await world.settle()
-
-    assert not world.slack.ephemerals(world.ben.user.id, "studio")
-    assert f"<@{world.ana.user.id}>" in reply.text
-    await world.ana.click(reply, "Edit and retry")
-    assert world.ana.modal is not None

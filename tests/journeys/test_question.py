@@ -178,28 +178,6 @@ async def test_a_question_that_waits_for_its_card_is_posted_in_its_thread(world:
     assert world.question(card).thread_ts == card.ts
 
 
-async def test_a_question_that_could_be_delivered_nowhere_is_still_in_the_list(
-    world: World,
-) -> None:
-    await _asked_nowhere(world)
-
-    listed = await world.ana.command("/video", "list")
-    assert listed.message is not None
-    assert "Needs an answer" in listed.message.text
-
-
-async def _asked_nowhere(world: World) -> None:
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset())
-    card = await world.request_video(world.ana)
-    refused = CannedResponse(200, {"ok": False, "error": "restricted_action"})
-    world.slack.faults.always("chat.postMessage", refused)
-    await world.advance(minutes=16)
-    await world.advance(hours=8)
-    assert not world.questions(card)
-    world.slack.faults.clear()
-
-
 # ── Settled ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -364,17 +364,6 @@ async def test_a_limit_refuses_at_the_field_and_the_other_answers_count(
     assert len(world.requests_for("create_video")) == 3
 
 
-async def test_an_admin_may_answer_for_the_person(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        scripts = ("The first of two videos.", "The second of two videos.")
-        message, (one, two) = await asked(world, *scripts)
-        form = await answers(world, message, world.ben)
-        await form.submit({choice(one): "cancel", choice(two): "cancel"})
-        await settled(world)
-    assert DONE in world.now(message).text
-
-
 async def test_an_answer_to_what_was_settled_meanwhile_changes_nothing(world: World) -> None:
     message, (one, two) = await asked(world, "One.", "Two.")
     form = await answers(world, message)
@@ -433,17 +422,6 @@ async def test_what_is_asked_about_days_later_mentions_the_person(world: World) 
 
 
 # ── Failures of Slack, and of the process ─────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("done", [True, False])
-async def test_a_list_whose_post_got_no_answer_is_posted_once(world: World, *, done: bool) -> None:
-    await lose(world, *SCRIPTS)
-    world.slack.faults.next("chat.postMessage", Reset(done=done))
-    await world.advance(minutes=20)
-
-    [message] = questions(world)
-    assert lines(message) == sorted(SCRIPTS)
-    assert labels(message) == LIST_BUTTONS
 
 
 @pytest.mark.parametrize("fault", NOT_POSTED)
@@ -515,17 +493,6 @@ async def test_a_question_whose_message_is_deleted_with_its_job_is_asked_again(
     await world.ana.click(question, "Cancel request")
     await settled(world)
     assert "cancelled the request" in world.now(question).text
-
-
-async def test_a_question_of_an_earlier_version_is_as_it_was(world: World) -> None:
-    [card] = await lose(world, "One.")
-    await world.advance(minutes=16)
-    [row] = _rows(world)
-    assert (row["state"], row["listed_in"]) == (DeliveryState.POSTED, None)
-
-    await world.ana.click(world.question(card), "Cancel request")
-    await settled(world)
-    assert "cancelled the request" in world.questions(card)[0].text
 
 
 def _rows(world: World) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from sandbox.driver import Person
-from sandbox.faults import CannedResponse
 from sandbox.scenarios import Pace, Scenario, TrainingFailure
 from sandbox.slack_objects import Message
 from tests.world import FOOTAGE, REPLICA, World, number_of, offered_ids
@@ -101,17 +100,6 @@ async def test_the_status_of_a_failed_training_explains_it_to_the_requester_and_
         assert "secret" not in str(world.slack.ephemerals(person.user.id, "studio"))
 
 
-async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
-    admin_world: World,
-) -> None:
-    world = admin_world
-    shown = await _shown_after(world, world.ana, f"status {REPLICA}")
-
-    assert "completed" in shown
-    assert "Anna" in shown
-    assert await offered_ids(await world.open_form(world.ana)) == [], "a look puts it nowhere"
-
-
 async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(world: World) -> None:
     video, training = await world.request_video(world.ana), await world.request_replica(world.ana)
 
@@ -123,18 +111,6 @@ async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(worl
 
 
 # ── Add ───────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_replica_that_is_added_is_in_everybodys_picker(
-    world: World, subtests: pytest.Subtests
-) -> None:
-    for written in [REPLICA, f"`{REPLICA}`"]:
-        with subtests.test(written=written):
-            shown = await _shown_after(world, world.ana, f"add {written}")
-
-            assert "Anna is ready to use by everyone" in shown
-            form = await world.open_form(world.ben, channel="lobby")
-            assert await offered_ids(form) == [REPLICA]
 
 
 async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world: World) -> None:
@@ -192,40 +168,7 @@ async def test_a_replica_in_error_is_refused_with_its_reason(
             assert form.values["replica_id"] is None
 
 
-async def test_a_service_that_is_down_is_reported_and_nothing_is_changed(
-    world: World, subtests: pytest.Subtests
-) -> None:
-    for subcommand in ["add", "default"]:
-        with subtests.test(subcommand=subcommand):
-            world.service.faults.next("read_replica", CannedResponse(503, "<html>Down</html>"))
-
-            shown = await _shown_after(world, world.ana, f"{subcommand} {REPLICA}")
-
-            assert "couldn't check it" in shown
-            assert "try again" in shown
-            assert "<html>" not in shown
-            form = await world.open_form(world.ana)
-            assert form.values["replica_id"] is None
-            assert await offered_ids(form) == []
-
-
 # ── Default ───────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_else(
-    world: World,
-) -> None:
-    shown = await _shown_after(world, world.ana, f"default {REPLICA}")
-    assert "Anna is now this channel's default" in shown
-
-    form = await world.open_form(world.ben)
-    assert form.values["replica_id"] == REPLICA
-    await form.submit({"script": "Hello."})
-    await world.settle()
-    [video] = world.service.videos.values()
-    assert video.replica_id == REPLICA
-    elsewhere = await world.open_form(world.ben, channel="lobby")
-    assert elsewhere.values["replica_id"] is None
 
 
 async def test_a_replica_becomes_the_default_by_its_name_where_only_one_has_it(
@@ -253,16 +196,3 @@ async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(
     assert ("Max · r-1" in shown, "max · r-2" in shown, "r-3" in shown) == (True, True, False)
     shown = await _shown_after(world, world.ana, "default Maxine")
     assert "Maxine is now" in shown
-
-
-async def test_a_new_default_replaces_the_old_one(world: World) -> None:
-    world.service.add_replica("r-bob", "Bob")
-    await _shown_after(world, world.ana, f"default {REPLICA}")
-    await _shown_after(world, world.ana, "default r-bob", channel="lobby")
-    await _shown_after(world, world.ben, "default r-bob")
-    await _shown_after(world, world.ben, "default r-bob")
-
-    for channel in ("studio", "lobby"):
-        form = await world.open_form(world.ana, channel=channel)
-        assert form.values["replica_id"] == "r-bob"
-        assert await offered_ids(form) == ["r-bob", REPLICA]

@@ -181,18 +181,6 @@ async def test_a_changed_link_that_expires_soon_warns_again(world: World) -> Non
     assert not form.is_open
 
 
-async def test_an_expired_link_is_refused_under_its_field(world: World) -> None:
-    now = world.clock.now()
-    over = _signed(now - timedelta(hours=2), timedelta(hours=1))
-    form = await _opens(world, {**SENT_OFF, "consent_video_url": over})
-
-    assert form.errors.keys() == {"consent_video_url"}
-    assert "has expired" in form.errors["consent_video_url"]
-    await form.submit()
-    assert form.errors, "it is not sent at a second press either"
-    assert not world.requests_for("create_replica")
-
-
 async def test_a_link_that_expires_while_the_warning_is_read_is_refused(world: World) -> None:
     link = _signed(world.clock.now(), timedelta(minutes=5))
     form = await _opens(world, {**SENT_OFF, "train_video_url": link})

@@ -13,7 +13,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.slack_objects import Message
 from tests.modes import in_both_modes, on_both_engines
-from tests.world import FOOTAGE, REPLICA, World, delivery_of
+from tests.world import FOOTAGE, REPLICA, World
 
 HOUR = timedelta(hours=1)
 SILENT = CallbackPlan(times=0)
@@ -475,40 +475,6 @@ async def test_a_video_fails_when_the_training_of_its_replica_fails(
     assert "couldn't be created" in reply.text
     assert "The replica of this video could not be trained" in reply.text
     assert len(world.posts()) == 4
-
-
-async def test_a_video_waits_for_a_replica_that_another_user_trains(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.service.add_replica("r-elsewhere", "Else", status="training")
-    async with world.running_bot(callbacks=False):
-        video = await world.request_video(world.ana, {"replica_id": "r-elsewhere"})
-        await world.advance(hours=4)
-        assert "Waiting for its replica" in _text(world, video)
-        world.service.finish("r-elsewhere")
-        await world.advance(minutes=10)
-
-    assert "is ready" in world.replies(video)[0].text
-
-
-async def test_a_video_that_waits_for_its_replica_survives_a_restart(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        training, video = await _asks_one_in_training(world)
-        assert "Waiting for its replica" in _text(world, video)
-    await world.advance(hours=1)
-    async with world.running_bot():
-        await world.advance(minutes=30)
-        assert "Waiting for its replica" in _text(world, video)
-    await world.advance(hours=5)
-    async with world.running_bot():
-        await world.advance(minutes=20)
-
-    assert len(world.replies(training)) == len(world.replies(video)) == 1
-    posts = [each for each in world.posts() if not delivery_of(each).endswith("/notice")]
-    assert len(posts) == 4
-    assert world.created_count() == 1
 
 
 async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(

@@ -1,23 +1,16 @@
 """The same again: what was asked for within a day is offered before it is paid for twice."""
 
 import asyncio
-import contextlib
-import sqlite3
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from bot.store.database import Query, Value
-from bot.store.history import SAME
-from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.scenarios import Scenario
 from tests.modes import in_both_modes
 from tests.store.test_copies_limits import waiting
-from tests.store.test_query_cost import cost
 from tests.world import REPLICA, World
 
 VALUES = {"replica_id": REPLICA, "script": "Welcome to the team!"}
@@ -253,24 +246,3 @@ async def test_an_erased_script_leaves_nothing_to_compare_with(quiet: World) -> 
         assert world.query("SELECT fingerprint, erased FROM jobs") == [
             {"fingerprint": None, "erased": 1}
         ]
-
-
-async def test_the_comparison_costs_the_same_beside_many_requests(tmp_path: Path) -> None:
-    path = tmp_path / "bot.db"
-    await migrate(path)
-    add = (
-        "WITH RECURSIVE numbers (n) AS ("
-        " SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :first + :count)"
-        " INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state,"
-        " fingerprint) SELECT 'j' || n, 'j' || n, 'video', '{}', 'U1', 'C1', n, 'running', n"
-        " FROM numbers"
-    )
-    values: dict[str, Value] = {"fingerprint": "7", "since": 0, "sees_all": 0}
-    values |= {"user": "U1", "seen_in": "C1"}
-    same = Query(SAME)
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute(add, {"first": 0, "count": 1_000})
-        few = cost(db, same, values)
-        db.execute(add, {"first": 1_000, "count": 20_000})
-        db.commit()
-        assert cost(db, same, values) <= few + 1

@@ -239,15 +239,3 @@ async def test_the_token_goes_to_no_host_but_slacks(filed: World) -> None:
     await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
     assert "couldn't read the file" in form.errors["script_file"]
     assert form.is_open
-
-
-async def test_a_file_whose_link_is_none_is_explained(
-    filed: World, subtests: pytest.Subtests
-) -> None:
-    for link in ("https://u:p@files.slack.com/a", "https://[.slack.com/", "a"):
-        with subtests.test(link=link):
-            file = filed.slack.upload("ana", "a.txt", b"Hello")
-            file["url_private_download"] = link
-            form = await filed.open_form(filed.ana)
-            await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
-            assert "couldn't read the file" in form.errors["script_file"]

@@ -96,14 +96,6 @@ async def test_the_file_is_whole_where_the_service_shows_a_script_in_another_for
     assert len(shared(world)) == len(Echo)
 
 
-async def test_a_transcript_that_the_reply_holds_is_no_file(filed: World) -> None:
-    world = filed
-    await asks(world, "A short sentence. " * 480 + "The end.")
-    await world.advance(minutes=5)
-    assert len(world.posts()) == 2
-    assert not world.calls(GET_URL)
-
-
 async def test_the_file_goes_where_the_reply_went(filed: World) -> None:
     world = filed
     await asks(world)
@@ -279,17 +271,6 @@ async def test_what_a_workspace_refuses_is_tried_again_after_an_hour(
     await asks(world)
     await world.advance(minutes=10)
     assert len(shared(world)) == 1
-
-
-async def test_a_channel_that_the_bot_is_not_in_does_not_keep_files_from_others(
-    filed: World,
-) -> None:
-    world = filed
-    for channel in ("lobby", "lobby", "studio"):
-        await asks(world, channel=channel)
-        await world.advance(minutes=10)
-    assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
-    assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
 
 
 async def test_while_the_workspace_accepts_nothing_the_file_is_kept(filed: World) -> None:

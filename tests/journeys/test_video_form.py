@@ -19,10 +19,6 @@ PAGE = "https://www.example.com/background?colour=blue&size=2#top"
 FILE = "https://files.example.com/clips/sea.mp4?signature=a%2Fb"
 
 
-def _texts(options: list[Json]) -> list[str]:
-    return [option["text"]["text"] for option in options]
-
-
 def _note(form: Modal) -> str:
     [note] = [block for block in form.view.body["blocks"] if block["block_id"] == "note"]
     return str(note["text"]["text"])
@@ -196,23 +192,6 @@ async def test_five_submissions_of_one_form_make_one_video_and_one_card(world: W
     assert len(world.posts()) == 2
 
 
-async def test_a_submission_that_is_repeated_later_makes_nothing_new(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.advance(minutes=1)
-    await form.resubmit(3)
-    await world.advance(minutes=5)
-
-    # The answer was lost on the way, so the form is still there.
-    world.slack.modals[world.ana.user.id].append(form.view)
-    await form.submit()
-    assert not form.is_open
-    await world.advance(minutes=5)
-
-    assert len(world.requests_for("create_video")) == 1
-    assert len(world.posts()) == 2
-
-
 @pytest.mark.parametrize("change", [{"script": "Hello, you."}, {"where": "lobby"}, {"where": None}])
 async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_makes_a_second_video(
     world: World, change: dict[str, Any]
@@ -252,55 +231,7 @@ async def test_a_place_that_was_cleared_stays_cleared_when_the_form_is_drawn_aga
     assert "default_to_current_conversation" not in str(form.view.body["blocks"])
 
 
-# ── Replicas ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
-    world: World,
-) -> None:
-    world.service.add_replica("r-bob", "Bob")
-    form = await world.open_form(world.ana)
-    assert await form.suggest("replica_id") == []
-    assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Use ID “{REPLICA}”"]
-
-    await world.request_video(world.ana)
-    await world.advance(minutes=1)
-    await world.request_video(world.ben, {"replica_id": "r-bob"})
-    form = await world.open_form(world.ana)
-
-    assert _texts(await form.suggest("replica_id")) == ["Bob", "Anna"]
-    assert _texts(await form.suggest("replica_id", "anna")) == [
-        "Anna",
-        "Use ID “anna”",
-    ]
-    assert _texts(await form.suggest("replica_id", REPLICA)) == ["Anna"]
-
-    await world.advance(minutes=1)
-    await world.request_video(world.ben)
-    form = await world.open_form(world.ana)
-    assert _texts(await form.suggest("replica_id")) == ["Anna", "Bob"]
-
-
 # ── Where it is posted ────────────────────────────────────────────────────────────────────────
-
-
-async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
-    world: World,
-) -> None:
-    vault = world.slack.channel("vault")
-    form = await world.open_form_and_remove_bot(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.advance(minutes=5)
-
-    dm = world.slack.dm(world.ana.user.id)
-    [card] = world.slack.messages(dm.id)
-    [reply] = world.replies(card)
-    assert f"<#{vault.id}>" in card.text
-    assert "Ready" in card.text
-    assert f"<#{vault.id}>" in str(card.blocks)
-    assert "is ready" in reply.text
-    assert world.posts() == [card, reply]
-    assert world.created_count() == 1
 
 
 async def test_a_script_without_letters_or_digits_is_refused(
@@ -312,12 +243,6 @@ async def test_a_script_without_letters_or_digits_is_refused(
             await form.submit({"replica_id": REPLICA, "script": script})
             assert "script" in form.errors
             assert not world.requests_for("create_video")
-
-
-async def test_a_lone_surrogate_in_a_script_does_no_harm(world: World) -> None:
-    card = await world.request_video(world.ana, {"script": "Half a \ud83d smile"})
-    await world.advance(minutes=5)
-    assert "Half a ? smile" in world.replies(card)[0].text
 
 
 async def test_an_accepted_form_is_not_refused_when_it_is_submitted_again(world: World) -> None:

@@ -157,18 +157,6 @@ async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: 
     assert len(world.service.downloads.paths) == 1
 
 
-async def test_a_video_whose_upload_slack_discarded_is_fetched_again(shown: World) -> None:
-    world = shown
-    world.slack.faults.next(COMPLETE, CannedResponse(500, ""))
-    await world.request_video(world.ana)
-    while not world.calls(COMPLETE):
-        await world.advance(seconds=5)
-    world.slack.uploads.clear()
-    await world.advance(minutes=10)
-    one_video(world)
-    assert len(world.service.downloads.paths) == 2
-
-
 # ── What Slack refuses ────────────────────────────────────────────────────────────────────────────
 
 

@@ -75,29 +75,6 @@ async def test_a_ready_video_gets_one_reply_in_the_thread(world: World) -> None:
     assert world.created_count() == 1
 
 
-async def test_a_callback_brings_the_reply_at_once(unread_world: World) -> None:
-    world = unread_world
-    card = await world.request_video(world.ana)
-
-    await world.advance(minutes=5)
-
-    [reply] = world.replies(card)
-    [callback] = world.service.callbacks
-    assert reply.sent_at == callback.at
-    assert len(world.requests_for("read_video")) == 1
-
-
-async def test_a_callback_before_the_create_answer_does_no_harm(world: World) -> None:
-    world.service.callback_plan = CallbackPlan(early=True)
-    card = await world.request_video(world.ana)
-    assert len(world.requests_for("read_video")) == 1, "it is looked at, and it is not ready yet"
-
-    await world.advance(minutes=5)
-
-    assert len(world.replies(card)) == 1
-    assert world.created_count() == 1
-
-
 @on_both_engines
 async def test_a_hundred_callbacks_at_once_bring_one_reply(unread_world: World) -> None:
     world = unread_world
@@ -151,19 +128,6 @@ async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -
     await world.advance(minutes=5)
     [reply] = world.replies(card)
     assert "evil.com" not in reply.text
-
-
-async def test_without_a_public_address_polling_does_all(
-    quiet_world: World,
-) -> None:
-    async with quiet_world.running_bot(callbacks=False):
-        card = await quiet_world.request_video(quiet_world.ana)
-        await quiet_world.advance(minutes=5)
-
-    [create] = quiet_world.requests_for("create_video")
-    assert create.body == {"replica_id": REPLICA, "script": "Hello, world."}
-    assert not quiet_world.service.callbacks
-    assert len(quiet_world.replies(card)) == 1
 
 
 @pytest.mark.parametrize(
@@ -256,24 +220,6 @@ async def test_a_create_call_waits_for_an_unavailable_service(world: World) -> N
     assert world.created_count() == 1
 
 
-async def test_a_create_call_fails_after_a_day_without_the_service(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, max_retry_interval=HOUR)
-    async with world.running_bot():
-        await world.service.stop()
-        card = await world.request_video(world.ana)
-        await world.advance(hours=23)
-        assert not world.replies(card)
-        await world.advance(hours=2)
-
-    [reply] = world.replies(card)
-    assert "couldn't send this in time" in reply.text
-    assert "Failed" in world.now(card).text
-    assert world.posts() == [world.now(card), reply]
-
-
 # ── The service turns us away ─────────────────────────────────────────────────────────────────
 
 
@@ -295,23 +241,6 @@ async def test_a_refused_key_is_reported_in_the_thread_and_logged_once(
     assert form.values["script"] == "Keep this."
     assert len(world.requests_for("create_video")) == 1
     assert world.posts() == [world.now(card), reply]
-    refusals = [each for each in caplog.records if "refuses new work" in each.message]
-    assert len(refusals) == 1
-
-
-async def test_an_account_without_credit_is_reported_in_the_thread_and_logged_once(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world.service.out_of_credit = True
-    card = await world.request_video(world.ana)
-
-    [reply] = world.replies(card)
-    assert "Out of video credits." in reply.text
-    assert "You weren't charged." in reply.text
-
-    waiting = await world.request_video(world.ben)
-    assert "Out of video credits." in world.now(waiting).text
-    assert not world.replies(waiting)
     refusals = [each for each in caplog.records if "refuses new work" in each.message]
     assert len(refusals) == 1
 

@@ -76,16 +76,6 @@ async def test_nothing_is_posted_where_the_menu_offers_nothing(world: World) -> 
     assert not world.requests_for("create_video")
 
 
-async def test_without_a_channel_the_answer_comes_as_a_direct_message(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form._fill_in(form._field("where"), None)
-    card = await only_card(world, form)
-    await world.advance(minutes=5)
-    assert card.channel == world.slack.dm("ana").id
-    [reply] = world.replies(card)
-    assert reply.channel == card.channel
-
-
 async def test_a_channel_that_the_person_can_no_longer_see_does_not_stop_a_retry(
     world: World,
 ) -> None:

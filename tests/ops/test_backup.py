@@ -23,7 +23,6 @@ from sandbox.scenarios import CallbackPlan
 from tests.modes import on_sqlite_alone
 from tests.ops.test_command_line import bot, files_in
 from tests.processes_of_commands import ROOT
-from tests.store.test_migrations import next_migrations
 from tests.world import World
 
 pytestmark = on_sqlite_alone
@@ -120,16 +119,6 @@ async def test_a_backup_beside_the_log_of_the_database_before_is_refused(
     assert (database.read_bytes(), log.read_bytes()) == (backup.read_bytes(), before)
     restore(backup, database)
     assert await migrate(database) == []
-
-
-async def test_a_database_of_an_older_version_can_be_backed_up_before_it_is_brought_up_to_date(
-    tmp_path: Path,
-) -> None:
-    database, backup = tmp_path / "bot.db", tmp_path / "backup.db"
-    await migrate(database)
-    with next_migrations(tmp_path / "newer", _9999_newer="CREATE INDEX newer ON jobs (channel)"):
-        back_up(database, backup, _NOW, replace=False)
-        assert await migrate(backup) == ["9999_newer"]
 
 
 async def test_a_backup_is_one_file_for_its_owner_and_nothing_is_left_beside_it(

@@ -47,16 +47,6 @@ async def test_migrate_needs_no_other_setting_than_the_database(tmp_path: Path) 
 
 
 @on_sqlite_alone
-async def test_migrate_ends_at_once_where_a_running_bot_has_nothing_pending(
-    world: World, tmp_path: Path
-) -> None:
-    for arguments in (("migrate",), ("migrate", "--check")):
-        result = await bot(*arguments, environ=url(world.database), folder=tmp_path)
-        assert (result.code, result.out) == (0, "the database is up to date\n")
-        assert "waiting" not in result.err
-
-
-@on_sqlite_alone
 @pytest.mark.parametrize(
     ("arguments", "number", "code"),
     [

@@ -137,16 +137,6 @@ async def test_a_request_that_is_damaged_is_left_out_and_said(world: World) -> N
     assert "1 request is damaged" in exported.err
 
 
-async def test_an_act_that_is_damaged_is_left_out_of_the_audit_and_said(world: World) -> None:
-    await world.request_video(world.ana)
-    second = number_of(await world.request_video(world.ben, {"script": "Another script."}))
-    damage = Query("UPDATE jobs SET created_at = 100000000000000000 WHERE user_id = :user")
-    await world.bot.store.database.run(lambda tx: tx.all(damage, user=world.ana.user.id))
-    exported = await export(world, "audit", "--format", "json")
-    assert [each["job"] for each in json.loads(exported.out)] == [second]
-    assert "1 act is damaged and left out." in exported.err
-
-
 async def test_an_export_is_utf_8_whatever_the_terminals_character_set_is(world: World) -> None:
     await world.request_video(world.ana, {"script": "A script.", "video_name": "Zoë 你好"})
     process = await asyncio.create_subprocess_exec(

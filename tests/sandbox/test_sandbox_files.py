@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
-from sandbox.driver import ClientRefusal, Modal, Person
+from sandbox.driver import ClientRefusal, Modal
 from sandbox.slack import SandboxSlack
 
 FORM: Json = {
@@ -34,35 +33,6 @@ FORM: Json = {
         }
     ],
 }
-
-
-async def test_an_app_reads_an_uploaded_file_with_its_token_and_the_scope() -> None:
-    slack = SandboxSlack(ManualClock())
-    await slack.start()
-    try:
-        client = AsyncWebClient(slack.bot_token, slack.api_url)
-        shown = slack.upload("ana", "script.txt", "Olá".encode())
-        said = (await client.files_info(file=shown["id"])).data
-        assert isinstance(said, dict)
-        assert said["file"] == shown
-        assert (shown["size"], shown["filetype"], shown["mimetype"]) == (4, "text", "text/plain")
-        async with aiohttp.ClientSession() as session:
-            headers = {"Authorization": f"Bearer {slack.bot_token}"}
-            async with session.get(shown["url_private_download"], headers=headers) as answer:
-                assert await answer.read() == "Olá".encode()
-            async with session.get(shown["url_private_download"]) as answer:
-                assert (answer.status, answer.content_type) == (200, "text/html")
-        with pytest.raises(SlackApiError, match="file_not_found"):
-            await client.files_info(file="F0NONE")
-
-        trigger = slack.new_trigger(slack.user("ana").id, None)
-        slack.scopes.discard("files:read")
-        with pytest.raises(SlackApiError, match="missing_scope"):
-            await client.files_info(file=shown["id"])
-        with pytest.raises(SlackApiError, match="files:read"):
-            await client.views_open(trigger_id=trigger, view=FORM)
-    finally:
-        await slack.stop()
 
 
 def test_a_person_can_only_enter_their_own_files_of_the_allowed_types() -> None:
@@ -106,28 +76,6 @@ async def upload(client: AsyncWebClient, content: bytes = b"Hello") -> str:
     said = await client.files_getUploadURLExternal(filename="a.txt", length=len(content))
     assert await send(said["upload_url"], content) == 200
     return str(said["file_id"])
-
-
-async def test_a_file_of_the_app_is_in_a_thread_once_its_upload_was_completed() -> None:
-    async with uploading() as (slack, client):
-        parent = Person(slack, "ana").say("Hello")
-        file = await upload(client, "Olá".encode())
-        with pytest.raises(SlackApiError, match="file_not_found"):
-            await client.files_info(file=file)
-        await client.files_completeUploadExternal(
-            files=[{"id": file, "title": "A title"}],
-            channel_id=parent.channel,
-            thread_ts=parent.ts,
-            initial_comment="Here it is.",
-        )
-        [shared] = slack.thread(parent.channel, parent.ts)
-        assert (shared.text, shared.user) == ("Here it is.", slack.bot.id)
-        assert [each["id"] for each in shared.payload()["files"]] == [file]
-        about = (await client.files_info(file=file))["file"]
-        assert (about["title"], about["name"], about["size"]) == ("A title", "a.txt", 4)
-        assert about["shares"] == {
-            "public": {parent.channel: [{"ts": shared.ts, "thread_ts": parent.ts}]}
-        }
 
 
 async def test_an_upload_is_completed_once_and_its_url_is_used_once() -> None:
@@ -191,16 +139,3 @@ async def test_an_upload_needs_the_scope_a_name_and_a_length() -> None:
             await client.files_getUploadURLExternal(filename="a.txt", length=5)
         with pytest.raises(SlackApiError, match="missing_scope"):
             await client.files_completeUploadExternal(files=[{"id": file}])
-
-
-async def test_a_file_appears_later_than_its_upload_is_completed() -> None:
-    async with uploading() as (slack, client):
-        slack.share_delay = timedelta(seconds=5)
-        file = await upload(client)
-        studio = slack.channel("studio").id
-        await client.files_completeUploadExternal(files=[{"id": file}], channel_id=studio)
-        assert "shares" not in (await client.files_info(file=file))["file"]
-        assert isinstance(slack.clock, ManualClock)
-        await slack.clock.advance(timedelta(seconds=5))
-        assert len(slack.messages("studio")) == 1
-        assert "shares" in (await client.files_info(file=file))["file"]

@@ -210,17 +210,6 @@ async def test_the_page_cannot_be_viewed_as_a_stranger_or_as_the_app(browser: Br
 # ── What changes ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_event_is_streamed_to_those_whom_it_concerns(browser: Browser) -> None:
-    async with browser.listens("ana") as ana, browser.listens("ben") as ben:
-        await browser.types("/video help", "ben")
-        await browser.types("Good morning", "ben")
-        ephemeral, said = await ben.of("message"), await ben.of("message")
-        assert ephemeral["message"]["is_ephemeral"]
-        assert said["message"]["text"] == "Good morning"
-        # The first event for Ana is the message that Ben posted.
-        assert await ana.next() == ("message", said)
-
-
 async def test_a_cursor_of_another_run_asks_for_a_new_snapshot(
     browser: Browser, subtests: pytest.Subtests
 ) -> None:
@@ -274,22 +263,6 @@ async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
         assert words in outcome["error"]["text"]
         assert not outcome["error"]["shown"]
     assert len(world.slack.wire.exchanges) == before
-
-
-async def test_an_app_that_does_not_answer_is_reported_as_in_slack(
-    browser: Browser, subtests: pytest.Subtests
-) -> None:
-    for status, code in [(None, "operation_timeout"), (500, "dispatch_failed")]:
-        with subtests.test(status=status, code=code):
-            async with nobody_home(browser.world, status):
-                outcome = await browser.types("/video")
-            assert outcome["error"] == {
-                "code": code,
-                "text": f"/video failed with the error “{code}”",
-                "shown": True,
-            }
-            shown = [each for each in (await browser.sees())["messages"] if each["is_ephemeral"]]
-            assert shown[-1]["text"] == outcome["error"]["text"]
 
 
 @contextlib.asynccontextmanager
@@ -358,19 +331,6 @@ async def test_a_missing_button_and_another_persons_message_are_reported(
     assert await press(said, "ana", ts="1.0") == "gone"
     assert await press(said, "ana", block_id="none") == "gone"
     assert await press(said, "ana", action_id="none") == "gone"
-
-
-async def test_somebody_whose_page_is_not_open_asks_for_a_video(browser: Browser) -> None:
-    world = browser.world
-    place = world.slack.channel("studio").id
-    wanted = {"channel": place, "script": SCRIPT, "replica": REPLICA}
-    assert (await browser.post("/api/ben/ask", wanted))["ok"]
-    await world.settle()
-    [card] = world.slack.messages("studio")
-    assert "Requested by ben" in card.text
-    refused = await browser.post("/api/ben/ask", {**wanted, "script": "…"})
-    assert "no letters or digits" in refused["error"]["text"]
-    assert (await browser.sees("ben"))["views"] == []
 
 
 # ── Requests that the page never sends ────────────────────────────────────────────────────────
@@ -621,72 +581,6 @@ async def test_the_page_and_its_files_are_served_and_nothing_else(browser: Brows
             head = f"GET /static/{path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
             writer.write(head.encode())
             assert (await reader.readline()).split()[1] in {b"403", b"404"}, path
-
-
-# ── Watching ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def read(browser: Browser, path: str, **headers: str) -> tuple[int, Mapping[str, str], bytes]:
-    url = browser.world.service.url + path
-    async with browser.session.get(url, headers=headers) as answer:
-        return answer.status, answer.headers, await answer.read()
-
-
-async def test_the_watch_page_plays_a_video_with_the_script_as_captions(browser: Browser) -> None:
-    script = 'Hi <i>Kim</i> & "co" --> there.\n</video><script>alert(1)</script>'
-    await browser.asks(script=script, video_name="<img src=x>")
-    [video] = browser.world.service.videos
-    _, _, going = await read(browser, f"/watch/{video}")
-    assert b"<video" not in going
-    assert "not ready yet" in going.decode()
-    for ending in ("mp4", "webm", "vtt", "m3u8"):
-        assert (await read(browser, f"/files/{video}.{ending}"))[0] == 404
-    await browser.world.advance(minutes=5)
-
-    _, headers, page = await read(browser, f"/watch/{video}")
-    text = page.decode()
-    assert headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "neither Slack nor a video service" in text
-    assert "Replica: Anna" in text
-    assert f'<source src="/files/{video}.webm" type="video/webm">' in text
-    assert f'src="/files/{video}.vtt" default' in text
-    assert "<script" not in text
-    assert "<img" not in text
-    assert "style=" not in text
-    for path in re.findall(r'"(/clip/[^"]+)"', text):
-        assert (await read(browser, path))[0] == 200, path
-    assert (await read(browser, "/clip/README.md"))[0] == 404
-    status, headers, track = await read(browser, f"/files/{video}.vtt")
-    assert (status, headers["Content-Type"]) == (200, "text/vtt; charset=utf-8")
-    assert track.decode().splitlines() == [
-        "WEBVTT",
-        "",
-        "00:00:00.000 --> 00:00:03.875",
-        'Hi &lt;i&gt;Kim&lt;/i&gt; &amp; "co" --&gt; there.',
-        "",
-        "00:00:03.875 --> 00:00:08.000",
-        "&lt;/video&gt;&lt;script&gt;alert(1)&lt;/script&gt;",
-    ]
-
-
-async def test_the_clip_is_served_whole_and_in_parts(browser: Browser) -> None:
-    await browser.asks()
-    await browser.world.advance(minutes=5)
-    [video] = browser.world.service.videos
-    starts = {"mp4": b"ftyp", "webm": b"webm"}
-    for ending, mark in starts.items():
-        status, headers, clip = await read(browser, f"/files/{video}.{ending}")
-        assert (status, headers["Content-Type"]) == (200, f"video/{ending}")
-        assert headers["Accept-Ranges"] == "bytes"
-        assert mark in clip[:64]
-        assert len(clip) < 150_000
-        status, headers, part = await read(
-            browser, f"/files/{video}.{ending}", Range="bytes=100-199"
-        )
-        assert (status, part) == (206, clip[100:200])
-        assert headers["Content-Range"] == f"bytes 100-199/{len(clip)}"
-    assert (await read(browser, f"/files/{REPLICA}.mp4"))[0] == 200
-    assert (await read(browser, f"/files/{REPLICA}.vtt"))[0] == 404
 
 
 # ── The command ───────────────────────────────────────────────────────────────────────────────

@@ -49,21 +49,6 @@ async def test_a_guest_and_another_organisation_are_refused_and_an_admin_is_not(
         assert not sandbox.service.videos
 
 
-async def test_people_are_named_in_settings_and_commands_have_the_prefix(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("VIDEO_USERS", "ana")
-    monkeypatch.setenv("ADMIN_USERS", "ben")
-    monkeypatch.setenv("COMMAND_PREFIX", "acme-")
-    async with _sandbox() as sandbox:
-        assert sandbox.limited
-        ana, cleo = Person(sandbox.slack, "ana"), Person(sandbox.slack, "cleo")
-        await ana.command("/acme-video", "Hello team")
-        assert ana.modal is not None
-        await cleo.command("/acme-video", "Hello team")
-        assert cleo.modal is None
-
-
 async def test_people_and_channels_are_named_in_limits_and_in_approval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

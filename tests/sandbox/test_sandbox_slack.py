@@ -1,8 +1,5 @@
 """The sandbox's Slack: its Web API, its clients and the requests that it sends."""
 
-import asyncio
-import hashlib
-import hmac
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,10 +16,8 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from sandbox.clock import ManualClock
 from sandbox.driver import ClientRefusal, Modal, Person
-from sandbox.faults import CannedResponse, LateCommit, Reset
 from sandbox.http import Server
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import Message
 
 Json = dict[str, Any]
 
@@ -152,25 +147,7 @@ async def opened(
     return ana.modal
 
 
-def answering(bot: Bot, answer: object) -> None:
-    async def react(_: Json) -> object:
-        return answer
-
-    bot.react = react
-
-
 # What the bot may do
-
-
-async def test_timestamps_grow_even_if_the_clock_stands_still_or_is_set_back(
-    slack: SandboxSlack, clock: ManualClock
-) -> None:
-    ana = Person(slack, "ana")
-    stamps = [ana.say("one").ts, ana.say("two").ts]
-    clock.set(clock.now() - timedelta(hours=1))
-    stamps.append(ana.say("three").ts)
-
-    assert stamps == sorted(set(stamps))
 
 
 async def test_slack_says_why_the_bot_cannot_post_there(
@@ -212,22 +189,6 @@ async def test_a_message_is_validated(
                 assert caught.value.response["response_metadata"]["messages"]
 
 
-async def test_an_edit_with_text_alone_removes_the_blocks_and_keeps_the_metadata(
-    slack: SandboxSlack, client: AsyncWebClient, clock: ManualClock
-) -> None:
-    studio = slack.channel("studio").id
-    metadata = {"event_type": "card", "event_payload": {"delivery": 7}}
-    card = await client.chat_postMessage(
-        channel=studio, text="Going", blocks=[section("Going")], metadata=metadata
-    )
-    await clock.advance(timedelta(seconds=5))
-    await client.chat_update(channel=studio, ts=card["ts"], text="Ready")
-
-    (message,) = slack.messages("studio")
-    assert (message.text, message.blocks, message.metadata) == ("Ready", [], metadata)
-    assert message.edited == clock.now()
-
-
 async def test_history_needs_membership_and_the_scope_of_its_kind_of_place(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:
@@ -242,138 +203,10 @@ async def test_history_needs_membership_and_the_scope_of_its_kind_of_place(
     assert caught.value.response["needed"] == "im:history"
 
 
-async def test_the_token_of_each_call_is_checked(
-    slack: SandboxSlack, client: AsyncWebClient
-) -> None:
-    slack.auth_error = "token_revoked"
-    assert await refusal(client.auth_test()) == "token_revoked"
-    client.token = "xoxb-other"
-    assert await refusal(client.auth_test()) == "invalid_auth"
-    client.token = None
-    assert await refusal(client.auth_test()) == "not_authed"
-
-
-async def test_posts_to_one_channel_are_held_to_one_a_second_after_a_burst(
-    slack: SandboxSlack, client: AsyncWebClient, clock: ManualClock
-) -> None:
-    slack.rate_limits = True
-    studio = slack.channel("studio").id
-    for _ in range(5):
-        await client.chat_postMessage(channel=studio, text="Hello")
-
-    with pytest.raises(SlackApiError) as caught:
-        await client.chat_postMessage(channel=studio, text="Hello")
-    assert caught.value.response.status_code == 429
-    assert caught.value.response.headers["Retry-After"] == "1"
-
-    await client.chat_postMessage(channel=slack.channel("lobby").id, text="Hello")
-    await clock.advance(timedelta(seconds=1))
-    await client.chat_postMessage(channel=studio, text="Hello")
-    assert len(slack.messages("studio")) == 6
-
-
-async def test_faults_come_before_or_after_the_work(
-    slack: SandboxSlack, client: AsyncWebClient, clock: ManualClock
-) -> None:
-    studio = slack.channel("studio").id
-    internal = {"ok": False, "error": "internal_error"}
-    slack.faults.next(
-        "chat.postMessage",
-        Reset(),
-        Reset(done=True),
-        CannedResponse(503, "<html>"),
-        CannedResponse(200, internal, done=True),
-        LateCommit(timedelta(seconds=2)),
-    )
-    for text in "ab":
-        with pytest.raises(aiohttp.ClientError):
-            await client.chat_postMessage(channel=studio, text=text)
-    for text in "cd":
-        with pytest.raises(SlackApiError):
-            await client.chat_postMessage(channel=studio, text=text)
-    with pytest.raises(aiohttp.ClientError):
-        await client.chat_postMessage(channel=studio, text="e")
-
-    assert [each.text for each in slack.messages("studio")] == ["b", "d"]
-    assert [call.ok for call in slack.calls] == [None, True, None, True, None]
-    await clock.advance(timedelta(seconds=3))
-    assert [each.text for each in slack.messages("studio")] == ["b", "d", "e"]
-
-
 # Whom a message notifies
 
 
-def test_a_message_notifies_only_those_whom_slack_would(subtests: pytest.Subtests) -> None:
-    for text, blocks, notified in [
-        ("<@U1> and <!channel>", [], {"U1", "!channel"}),
-        ("<@U1|ana> <!subteam^S1|@all> <!here>", [], {"U1", "S1", "!here"}),
-        ("&lt;!channel&gt; @channel", [], set()),
-        ("<!channel>", [section("Words")], set()),
-        ("", [section("<@U1>")], {"U1"}),
-        ("", [{"type": "section", "text": words("<@U1> <!channel>")}], set()),
-        ("", [{"type": "context", "elements": [{"type": "mrkdwn", "text": "<@U2>"}]}], {"U2"}),
-        (
-            "",
-            [
-                {
-                    "type": "rich_text",
-                    "elements": [
-                        {
-                            "type": "rich_text_section",
-                            "elements": [
-                                {"type": "text", "text": "<!channel>"},
-                                {"type": "user", "user_id": "U1"},
-                                {"type": "usergroup", "usergroup_id": "S1"},
-                                {"type": "broadcast", "range": "here"},
-                            ],
-                        }
-                    ],
-                }
-            ],
-            {"U1", "S1", "!here"},
-        ),
-    ]:
-        with subtests.test(text=text, blocks=blocks, notified=notified):
-            assert Message("C1", "1.0", "U0", text, blocks).pings == notified
-
-
 # What people do
-
-
-async def test_a_command_arrives_signed_and_as_typed(
-    slack: SandboxSlack, ana: Person, bot: Bot
-) -> None:
-    typed = "Hi @ben & <you> in #studio: https://example.com/?a=1&b=2 &lt;"
-    answer = await ana.command("/video", typed)
-
-    assert answer.ok
-    assert answer.message is None
-    assert bot.last["text"] == typed
-    assert bot.last["user_id"] == slack.user("ana").id
-    assert bot.last["channel_name"] == "studio"
-    headers = bot.received[-1].headers
-    base = f"v0:{headers['X-Slack-Request-Timestamp']}:".encode() + bot.bodies[-1]
-    digest = hmac.new(slack.signing_secret.encode(), base, hashlib.sha256).hexdigest()
-    assert headers["X-Slack-Signature"] == f"v0={digest}"
-    assert headers["X-Slack-Request-Timestamp"] == str(int(slack.clock.now().timestamp()))
-
-
-async def test_the_answer_to_a_command_is_shown_to_its_user(
-    slack: SandboxSlack, ana: Person, bot: Bot, subtests: pytest.Subtests
-) -> None:
-    for answered, shown in [
-        ("Usage: /video", "Usage: /video"),
-        ({"text": "Your jobs"}, "Your jobs"),
-        (500, "dispatch_failed"),
-    ]:
-        with subtests.test(answered=answered, shown=shown):
-            answering(bot, answered)
-
-            answer = await ana.command("/video", "list")
-
-            assert answer.message
-            assert shown in answer.message.text
-            assert slack.ephemerals("ana", "studio")[-1] == answer.message
 
 
 async def test_a_response_url_accepts_five_answers_in_half_an_hour(
@@ -395,67 +228,6 @@ async def test_a_response_url_accepts_five_answers_in_half_an_hour(
 
 
 # Forms
-
-
-async def test_a_form_sends_every_field_in_the_shape_that_slack_has(
-    slack: SandboxSlack, ana: Person, bot: Bot, client: AsyncWebClient
-) -> None:
-    menu = {"options": [option("one"), option("two")]}
-    modal = await opened(
-        ana,
-        bot,
-        client,
-        SCRIPT,
-        BACKGROUND,
-        entry("link", {"type": "url_text_input"}, optional=True),
-        entry("mail", {"type": "email_text_input"}),
-        entry("count", {"type": "number_input", "is_decimal_allowed": False, "max_value": "9"}),
-        entry("menu", {"type": "static_select", **menu}),
-        entry("boxes", {"type": "checkboxes", **menu}),
-        entry("many", {"type": "multi_static_select", **menu}),
-        entry("place", {"type": "conversations_select", "default_to_current_conversation": True}),
-        entry("user", {"type": "users_select"}),
-        entry("users", {"type": "multi_users_select"}),
-        entry("day", {"type": "datepicker", "initial_date": "2026-03-05"}),
-        entry("hour", {"type": "timepicker"}),
-        entry("file", {"type": "file_input", "filetypes": ["text"]}),
-    )
-    upload = slack.upload("ana", "script.txt", b"Once upon a time")
-
-    await modal.submit(
-        {
-            "script": "Hello",
-            "mail": "ana@example.com",
-            "count": "5",
-            "menu": "Two",
-            "boxes": ["one"],
-            "many": ["one", "two"],
-            "user": "ben",
-            "users": ["ana", "ben"],
-            "hour": "09:30",
-            "file": [upload],
-        }
-    )
-
-    studio, ben = slack.channel("studio").id, slack.user("ben").id
-    assert bot.last["type"] == "view_submission"
-    assert bot.last["view"]["callback_id"] == "create"
-    state = bot.last["view"]["state"]["values"]
-    assert state["script"] == {"script_entry": {"type": "plain_text_input", "value": "Hello"}}
-    assert state["background"]["background_entry"]["selected_option"] == option("none")
-    assert state["link"]["link_entry"]["value"] is None
-    assert state["count"]["count_entry"]["value"] == "5"
-    assert state["menu"]["menu_entry"]["selected_option"] == option("two")
-    assert state["boxes"]["boxes_entry"]["selected_options"] == [option("one")]
-    assert len(state["many"]["many_entry"]["selected_options"]) == 2
-    assert state["place"]["place_entry"]["selected_conversation"] == studio
-    assert state["user"]["user_entry"]["selected_user"] == ben
-    assert state["users"]["users_entry"]["selected_users"] == [slack.user("ana").id, ben]
-    assert state["day"]["day_entry"]["selected_date"] == "2026-03-05"
-    assert state["hour"]["hour_entry"]["selected_time"] == "09:30"
-    assert state["file"]["file_entry"]["files"] == [upload]
-    assert ana.modal is None
-    assert not modal.is_open
 
 
 async def test_a_client_does_not_send_what_the_form_does_not_allow(
@@ -528,22 +300,6 @@ async def test_a_trigger_works_once_and_for_three_seconds(
     assert await refusal(client.views_open(trigger_id="1", view=form())) == "invalid_trigger_id"
 
 
-async def test_views_are_validated_and_stack_up_to_three(
-    slack: SandboxSlack, client: AsyncWebClient
-) -> None:
-    ana = slack.user("ana").id
-    faulty = client.views_open(trigger_id="1", view=form(SCRIPT, title=words("a" * 25)))
-    assert await refusal(faulty) == "invalid_arguments"
-    huge = client.views_open(trigger_id="1", view=form(*[section("ä" * 3000)] * 20))
-    assert await refusal(huge) == "view_too_large"
-
-    await client.views_open(trigger_id=slack.new_trigger(ana, None), view=form(SCRIPT))
-    for _ in range(2):
-        await client.views_push(trigger_id=slack.new_trigger(ana, None), view=form(SCRIPT))
-    fourth = client.views_push(trigger_id=slack.new_trigger(ana, None), view=form(SCRIPT))
-    assert await refusal(fourth) == "push_limit_reached"
-
-
 async def test_a_view_that_changed_or_closed_is_not_updated(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:
@@ -559,66 +315,3 @@ async def test_a_view_that_changed_or_closed_is_not_updated(
 
 
 # What people see
-
-
-async def test_an_answer_after_three_seconds_does_not_count(
-    ana: Person, bot: Bot, slack: SandboxSlack
-) -> None:
-    assert slack.response_timeout == timedelta(seconds=3)
-    slack.response_timeout = timedelta(seconds=0.05)
-    never = asyncio.Event()
-
-    async def react(_: Json) -> None:
-        await never.wait()
-
-    bot.react = react
-    answer = await ana.command("/video")
-
-    assert answer.status is None
-    assert answer.message
-    assert "operation_timeout" in answer.message.text
-
-
-async def test_an_app_is_created_from_a_manifest_that_slack_accepts(slack: SandboxSlack) -> None:
-    async def create(token: str, manifest: object) -> Json:
-        call = slack.session.post(
-            f"{slack.api_url}apps.manifest.create",
-            json={"manifest": manifest},
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-        )
-        async with call as answer:
-            return dict(await answer.json())
-
-    token, named = slack.configuration_token, {"display_information": {"name": "Videos"}}
-    for other, code in (
-        ("", "not_authed"),
-        (slack.bot_token, "not_allowed_token_type"),
-        ("xoxe-1-refresh", "not_allowed_token_type"),
-        ("xoxe.xoxp-1-expired", "invalid_auth"),
-    ):
-        assert (await create(other, json.dumps(named)))["error"] == code
-    assert (await create(token, None))["error"] == "invalid_arguments"
-    assert (await create(token, named))["error"] == "invalid_arguments", "it is a text"
-    over_http = {"event_subscriptions": {}, "interactivity": {"is_enabled": True}}
-    for manifest, pointers in (
-        ("{", ["/"]),
-        (json.dumps({}), ["/display_information/name"]),
-        (json.dumps(named | {"surprise": 1}), ["/"]),
-        (
-            json.dumps(named | {"settings": over_http}),
-            ["/settings/event_subscriptions", *["/settings/interactivity"] * 2],
-        ),
-    ):
-        answer = await create(token, manifest)
-        assert answer["error"] == "invalid_manifest"
-        assert [each["pointer"] for each in answer["errors"]] == pointers
-    assert slack.created_apps == []
-    answer = await create(token, json.dumps(named))
-    assert answer["ok"]
-    assert answer["credentials"]["signing_secret"] == slack.signing_secret
-    assert {"app_id", "oauth_authorize_url"} <= answer.keys()
-    assert slack.created_apps == [named]
-    wrong = await slack.session.post(
-        f"{slack.api_url}auth.test", headers={"Authorization": f"Bearer {token}"}
-    )
-    assert (await wrong.json())["error"] == "not_allowed_token_type"

@@ -11,13 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.clock import SystemClock
-from bot.timings import Timings
-from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
-from sandbox.driver import Person
-from sandbox.running import running
-from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
 from sandbox.socket_mode import OPEN
 
@@ -77,39 +71,6 @@ async def test_only_the_app_level_token_opens_a_connection_and_it_does_nothing_e
     assert url.partition("ticket=")[2] not in str(list(map(slack.wire.shown, slack.wire.exchanges)))
 
 
-async def test_an_eleventh_connection_is_turned_away(
-    slack: SandboxSlack, session: aiohttp.ClientSession
-) -> None:
-    app = App(slack, session)
-    async with contextlib.AsyncExitStack() as stack:
-        for _ in range(10):
-            socket = await stack.enter_async_context(app.connected())
-            assert (await socket.receive_json())["type"] == "hello"
-        async with app.connected() as socket:
-            assert (await socket.receive_json())["reason"] == "too_many_websockets"
-
-
-async def test_an_envelope_whose_connection_ends_is_sent_again_on_another_one(
-    slack: SandboxSlack, session: aiohttp.ClientSession
-) -> None:
-    app = App(slack, session)
-    sent: Json = {"type": "block_actions"}
-    async with app.connected() as first, app.connected() as second:
-        for each in (first, second):
-            await each.receive_json()
-        answered = asyncio.ensure_future(  # noqa: TID251 - awaited below
-            slack.socket_mode.deliver("interactive", sent)
-        )
-        envelope = await first.receive_json()
-        assert (envelope["type"], envelope["payload"]) == ("interactive", sent)
-        await first.close()
-        assert await second.receive_json() == envelope
-        answer = {"envelope_id": envelope["envelope_id"], "payload": {"options": []}}
-        await second.send_json(answer)
-        assert await answered == answer
-    assert slack.socket_mode.refused == []
-
-
 async def test_messages_of_another_shape_and_answers_that_are_not_accepted_are_noted(
     slack: SandboxSlack, session: aiohttp.ClientSession
 ) -> None:
@@ -131,9 +92,3 @@ async def test_messages_of_another_shape_and_answers_that_are_not_accepted_are_n
         await socket.send_json(acknowledged)
         assert await answered == acknowledged
     assert slack.socket_mode.refused == ["{", {"id": 1}, with_payload]
-
-
-async def test_the_sandbox_can_run_the_bot_in_socket_mode() -> None:
-    async with running(SystemClock(), Pace(), Timings(), socket_mode=True) as sandbox:
-        assert (await Person(sandbox.slack, "ana").command("/video", "help")).ok
-        assert sandbox.slack.socket_mode.opened == 1

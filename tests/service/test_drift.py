@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from bot.kinds.answers import DriftLog, DriftType, drift_in
-from bot.kinds.replica import REPLICA as REPLICA_KIND
 from bot.kinds.video import VIDEO as VIDEO_KIND
 from bot.metrics import Metrics
 from sandbox.scenarios import MISSING, Scenario
@@ -58,10 +57,6 @@ def test_each_difference_of_a_video_is_found(
     answer: object, drift: list[tuple[DriftType, str]]
 ) -> None:
     assert list(drift_in(VIDEO_KIND, answer, created=False)) == drift
-
-
-def test_a_replica_as_the_interface_describes_it_differs_in_nothing() -> None:
-    assert list(drift_in(REPLICA_KIND, REPLICA, created=False)) == []
 
 
 async def test_each_type_of_drift_is_counted_each_time_and_logged_once(

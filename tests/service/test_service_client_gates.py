@@ -91,21 +91,6 @@ def operations(sandbox: SandboxVideoService) -> list[str]:
 # Too many calls
 
 
-async def test_a_rate_limit_is_found_with_few_refused_calls(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.limits.rates["POST"] = CallRate(clock, 4)
-    made, seconds = 0, 0
-    while made < 60:
-        results = await outcomes(service, 60 - made)
-        made += sum(isinstance(each, dict) for each in results)
-        assert {type(each) for each in results} <= {dict, Held}
-        seconds += 1
-        await clock.advance(timedelta(seconds=1))
-    assert seconds == 15
-    assert len(sandbox.requests) <= 60 + seconds + 8
-
-
 async def test_a_rate_limit_of_reads_is_found_with_few_refused_calls(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
@@ -195,22 +180,6 @@ async def test_a_401_that_cannot_be_confirmed_now_is_tried_again(
     sandbox.faults.next("create_video", CannedResponse(401, {"message": "Not yours"}))
     sandbox.faults.next("read_video", CannedResponse(503))
     assert type(await failed_create(service)) is Unavailable
-
-
-async def test_a_refused_key_stops_creates_of_all_kinds_without_a_call(
-    service: VideoService, sandbox: SandboxVideoService
-) -> None:
-    sandbox.key_revoked = True
-    assert await service.key_refusal() is None
-    error = await failed_create(service)
-    assert isinstance(error, AccountRefused)
-    assert (error.code, error.reason) == ("401", "Invalid API key")
-    for path in (VIDEOS, REPLICAS):
-        with pytest.raises(Held) as held:
-            await create(service, path)
-        assert held.value.failure is Failure.KEY_REJECTED
-    assert await service.key_refusal() is not None
-    assert operations(sandbox) == ["create_video", "read_video"]
 
 
 async def test_of_calls_that_find_a_refused_key_at_once_one_counts_as_refused(
@@ -337,19 +306,6 @@ async def test_a_402_closes_only_its_own_kind(
     await failed_create(service)
     await create(service, REPLICAS)
     assert isinstance(await failed_create(service), Held)
-
-
-async def test_an_admitted_caller_that_makes_no_call_does_not_use_up_the_trial_call(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    sandbox.out_of_credit = False
-    await clock.advance(timedelta(minutes=10))
-    async with service.admission(VIDEOS):
-        pass
-    await create(service)
-    assert len(sandbox.videos) == 1
 
 
 async def test_after_a_trial_call_with_an_unclear_outcome_the_next_one_comes_later(

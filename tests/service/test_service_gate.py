@@ -120,28 +120,6 @@ async def test_queued_requests_wait_while_the_key_is_refused(world: World) -> No
 # ── An account without credit ─────────────────────────────────────────────────────────────────
 
 
-async def test_a_request_that_only_tried_whether_there_is_credit_waits_with_the_others(
-    world: World,
-) -> None:
-    world.service.out_of_credit = True
-    await world.request_video(world.ana)
-    for person in (world.ana, world.ben):
-        await ask(world, person)
-    await world.settle()
-    assert [bool(ending) for ending in endings(world)] == [True, False, False]
-    for card in cards(world)[1:]:
-        assert "Out of video credits." in card.text
-    calls = len(world.requests_for("create_video"))
-    await world.advance(minutes=9)
-    assert len(world.requests_for("create_video")) == calls
-
-    world.service.out_of_credit = False
-    await world.advance(minutes=10)
-
-    assert [("is ready" in ending) for ending in endings(world)] == [False, True, True]
-    assert len(world.requests_for("create_video")) == calls + 2
-
-
 async def test_an_odd_request_does_not_keep_its_kind_closed(world: World) -> None:
     world.service.add_replica(UNPAID, "Premium")
     world.service.out_of_credit = True

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import httpx
 import pytest
-from aiohttp import client_exceptions, web
+from aiohttp import web
 from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
@@ -598,12 +598,6 @@ HTTPX: set[type[Exception]] = {
 }
 
 
-def test_all_exceptions_of_aiohttps_client_are_tested_here() -> None:
-    public = set(client_exceptions.__all__)
-    # It is about messages of a WebSocket, and there is none here.
-    assert public - {"WSMessageTypeError"} <= {each.__name__ for each in AIOHTTP}
-
-
 def test_every_exception_of_httpx_has_an_outcome_of_its_own() -> None:
     derived = {each for base in (httpx.HTTPError, httpx.StreamError) for each in subclasses(base)}
     theirs = {each for each in derived if each.__module__.startswith("httpx")}
@@ -640,17 +634,6 @@ def test_only_aiohttp_exceptions_from_before_a_request_mean_that_nothing_was_sen
             )
             with pytest.raises(Unavailable if never_sent else Uncertain), translated():
                 raise raised
-
-
-def test_a_cause_from_the_transport_decides_the_outcome(subtests: pytest.Subtests) -> None:
-    for raised in [httpx.ConnectTimeout, httpx.ReadError]:
-        for cause in AIOHTTP:
-            with subtests.test(raised=raised, cause=cause):
-                with pytest.raises(OutsideError) as alone, translated():
-                    raise cause
-                with pytest.raises(OutsideError) as wrapped, translated():
-                    raise bare(raised) from cause()
-                assert type(wrapped.value) is type(alone.value)
 
 
 # The key

@@ -127,26 +127,6 @@ async def test_a_click_for_an_earlier_attempt_stops_nothing(world: World) -> Non
     assert "is ready" in world.replies(card)[0].text
 
 
-async def test_an_overdue_video_can_be_stopped_and_retried_without_two_replies(
-    world: World,
-) -> None:
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.next_video(Scenario(end="never"))
-    card = await world.request_video(world.ana)
-    await world.advance(hours=4)
-    await world.ana.click(world.now(card), "Stop waiting")
-    await world.settle()
-    await world.ana.click(world.now(card), "Edit and retry")
-    assert world.ana.modal is not None
-    await world.ana.modal.submit()
-    await world.advance(minutes=5)
-
-    stopped, again, ending = world.replies(card)
-    assert stopped.text == STOPPED
-    assert "Ready" in world.now(again).text
-    assert "is ready" in ending.text
-
-
 async def test_details_have_everything_for_the_person_who_asked_and_nothing_for_others(
     world: World,
 ) -> None:

@@ -116,15 +116,6 @@ async def test_a_request_that_is_refused_at_once_is_a_card_and_a_reply(world: Wo
     assert EDIT not in methods(world)
 
 
-async def test_a_request_that_waits_for_the_service_is_a_card_that_says_so(world: World) -> None:
-    waits = CannedResponse(429, "", {"Retry-After": "20"})
-    world.service.faults.next("create_video", waits)
-    card = await world.request_video(world.ana)
-    assert "The video service is busy." in card.text
-    await world.advance(minutes=5)
-    assert "Ready" in world.now(card).text
-
-
 @on_both_engines
 async def test_a_job_that_ends_before_its_card_could_be_posted_is_posted_as_it_ended(
     world: World,

@@ -117,20 +117,6 @@ def labels(message: Message) -> list[str]:
     return list(buttons(message))
 
 
-def test_a_retried_card_links_to_the_retry_and_has_no_button_for_it(
-    subtests: pytest.Subtests,
-) -> None:
-    for retry, said in [(RETRY, f"Failed · <{RETRY}|Retried here>."), ("", "Failed · Retried.")]:
-        with subtests.test(retry=retry, said=said):
-            of = failed(Failure.SERVICE_FAILED, "Too dark.")
-            message = card(of, PRESENTER, retry=retry)
-            assert message.text == f"Video “Greeting”: {said}\n“Too dark.”"
-            assert labels(message) == ["Details"]
-            answer = reply(of, PRESENTER, retry=retry)
-            assert labels(answer) == []
-            assert answer.text.endswith(said.removeprefix("Failed · "))
-
-
 def test_an_erased_job_cannot_be_retried(subtests: pytest.Subtests) -> None:
     for failure in Failure:
         with subtests.test(failure=failure):

@@ -38,8 +38,7 @@ from bot.slack.views.card import card
 from bot.slack.views.reply import reply
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
-from sandbox.faults import CannedResponse
-from tests.world import REPLICA, World, buttons_of
+from tests.world import World, buttons_of
 
 ANA, BEN = "U0ANA", "U0BEN"
 NAMES = {ANA: "Ana Lima", BEN: "Ben Okafor"}
@@ -333,19 +332,6 @@ async def test_any_text_passes_through_the_form_the_card_the_reply_and_the_list(
             await world.settle()
             made += 1
             assert world.created_count() == made
-
-
-async def test_a_failed_job_with_any_text_can_be_retried_in_the_form(world: World) -> None:
-    world.service.faults.next("create_video", CannedResponse(422, {"error": "No."}))
-    values = {"script": "&" * 2999 + "x", "video_name": "<!channel>"}
-    card = await world.request_video(world.ana, values)
-    answer = await world.ana.click(world.now(card), "Edit and retry")
-    assert answer.ok
-    assert world.ana.modal is not None
-    typed = world.ana.modal.view.values
-    assert typed["script"]["script"]["value"] == values["script"]
-    assert typed["video_name"]["video_name"]["value"] == "<!channel>"
-    assert typed["replica_id"]["video_replica"]["selected_option"]["value"] == REPLICA
 
 
 # The bricks

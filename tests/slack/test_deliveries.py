@@ -83,23 +83,6 @@ async def test_without_the_history_scopes_a_card_that_did_not_arrive_is_posted_a
     _card_and_reply(world)
 
 
-async def test_without_the_history_scopes_a_card_whose_answer_was_lost_is_posted_again(
-    world: World,
-) -> None:
-    world.slack.scopes -= HISTORY
-    world.slack.faults.next("chat.postMessage", Reset(done=True))
-    await _submits(world)
-    await world.advance(seconds=29)
-    assert len(world.posts()) == 1
-
-    await world.advance(minutes=5)
-
-    first, second = world.slack.messages("studio")
-    assert not world.replies(first)
-    assert len(world.replies(second)) == 1
-    assert "Ready" in second.text
-
-
 @pytest.mark.parametrize("fault", LOST + NOT_DONE)
 async def test_a_reply_whose_post_got_no_answer_is_posted_once(
     world: World, fault: Fault, caplog: pytest.LogCaptureFixture
@@ -213,18 +196,6 @@ async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: Worl
     assert len(world.posts()) == 6
 
 
-async def test_a_channel_with_more_posts_than_slack_allows_gets_all_of_them(world: World) -> None:
-    world.slack.rate_limits = True
-    for _ in range(12):
-        await _submits(world)
-
-    await world.advance(minutes=10)
-
-    cards = world.slack.messages("studio")
-    assert [len(world.replies(card)) for card in cards] == [1] * 12
-    assert len(world.posts()) == 24
-
-
 async def test_a_rate_limit_with_status_200_is_respected_too(world: World) -> None:
     codes = ("ratelimited", "message_limit_exceeded")
     world.slack.faults.next("chat.postMessage", *map(_refusal, codes))
@@ -264,20 +235,6 @@ async def test_a_reply_that_its_channel_refuses_is_sent_as_a_direct_message(worl
     assert world.posts() == [card, reply]
     assert "is ready" in reply.text
     assert f"<#{card.channel}>" in reply.text
-
-
-@pytest.mark.parametrize("fault", [LOST[0], NOT_DONE[0]])
-async def test_a_direct_message_whose_post_got_no_answer_is_posted_once(
-    world: World, fault: Fault
-) -> None:
-    await _submits(world)
-    world.slack.faults.next("chat.postMessage", _refusal("is_archived"), fault)
-
-    await world.advance(minutes=5)
-
-    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
-    assert "is ready" in reply.text
-    assert len(world.posts()) == 2
 
 
 @pytest.mark.parametrize("fault", [_refusal("missing_scope"), LOST[0], NOT_DONE[0]])

@@ -23,29 +23,6 @@ def pings(message: Message) -> set[str]:
     return set(mrkdwn.pings(message.text, list(message.blocks)))
 
 
-def asked_with(admins: list[str], **changes: object) -> str:
-    return question(replace(OWED, **changes), ASKED, PRESENTER, admins).text  # type: ignore[arg-type]
-
-
-def test_a_question_says_what_happened_and_what_to_do() -> None:
-    message = compose(OWED, ASKED, PRESENTERS)
-    assert message.text.startswith(f"<@{ANA}> *Did this video get made?*\n")
-    assert "We never got a confirmation." in message.text
-    assert "No access?" not in message.text, "there is nobody else to ask"
-    assert list(buttons(message)) == [
-        "I found it",
-        "Create again",
-        "Cancel request",
-    ]
-    assert {each["value"] for each in buttons(message).values()} == {"7:2"}
-
-
-def test_the_admins_who_can_answer_too_are_named() -> None:
-    assert f"No access? Ask <@{BEN}>." in asked_with([BEN, ANA])
-    assert "Ask <@U1>, <@U2> or <@U3>." in asked_with(["U3", "U1", "U2"])
-    assert "Ask <@U1> or <@U2>." in asked_with(["U1", "U2"], direct=True)
-
-
 def test_without_callbacks_the_first_question_is_for_the_admins_who_can_see_it() -> None:
     def asked(owed: Delivery, job: Job, *admins: str) -> Message:
         return question(owed, job, PRESENTER, admins, admins_first=True)

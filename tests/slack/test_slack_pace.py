@@ -47,18 +47,6 @@ async def test_after_a_refusal_posts_follow_one_at_a_time_and_in_order(world: Wo
     assert late == sorted(late, key=int)
 
 
-async def test_a_held_back_channel_holds_back_no_other(world: World) -> None:
-    await _requests_many(world)
-    before = world.clock.now()
-
-    await _requests(world, "lobby")
-    await world.settle()
-
-    [card] = world.slack.messages("lobby")
-    assert world.clock.now() == before
-    assert card.text
-
-
 async def test_a_held_back_edit_holds_back_all_edits_and_no_post(world: World) -> None:
     limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"})
     world.slack.faults.next("chat.update", limit)

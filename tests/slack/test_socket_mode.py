@@ -43,30 +43,6 @@ def started(world: World, text: str = "") -> "asyncio.Task[CommandResponse]":
     return asyncio.ensure_future(world.ana.command("/video", text))  # noqa: TID251 - awaited
 
 
-async def test_a_submission_that_is_delivered_twice_makes_one_job_and_one_answer(
-    world: World,
-) -> None:
-    form = await world.open_form(world.ana)
-    socket = world.slack.socket_mode
-    socket.delivers_twice = True
-    [connection] = socket.connections
-    before = len(connection.acknowledged)
-
-    answer = await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    submission = connection.acknowledged[before]
-    while connection.acknowledged.count(submission) < 2:  # noqa: ASYNC110 - there is no event
-        await asyncio.sleep(0)
-    await world.settle()
-
-    assert answer.ok
-    assert not form.is_open
-    [card] = world.slack.messages("studio")
-    world.service.finish(next(iter(world.service.videos)))
-    await world.advance(minutes=2)
-    assert world.created_count() == 1
-    assert len(world.replies(card)) == 1
-
-
 @in_both_modes
 async def test_while_the_database_is_down_a_form_says_the_same_in_both_modes(
     quiet_world: World,

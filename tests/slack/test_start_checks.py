@@ -58,22 +58,6 @@ async def test_a_refused_key_is_found_at_the_start_and_forms_say_so_before_they_
     assert world.created_count() == 1
 
 
-async def test_after_a_start_with_a_refused_token_what_is_owed_is_posted_once_it_is_accepted(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
-    world.slack.auth_error = "invalid_auth"
-    async with world.running_bot():
-        await world.advance(minutes=10)
-        assert world.replies(card) == []
-        world.slack.auth_error = None
-        await world.advance(minutes=5)
-        [reply] = world.replies(card)
-    assert "is ready" in reply.text
-
-
 @on_sqlite_alone
 async def test_what_only_other_commands_and_settings_need_is_not_imported(
     quiet_world: World,

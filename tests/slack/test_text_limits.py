@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack.views.blocks import MAX_TEXT, cut, section, shortened, size
-from sandbox.block_kit import validate_message
-from sandbox.slack_objects import SlackError
+from bot.slack.views.blocks import MAX_TEXT, cut, shortened, size
 from tests.journeys.test_approval import requests, settings
 from tests.world import World
 
@@ -95,18 +93,3 @@ async def test_a_card_that_was_shortened_is_shown_in_full_again_once_it_may_be(
     await world.advance(minutes=5)
 
     assert "Watch" in world.now(card).text
-
-
-def test_the_sandbox_refuses_more_text_in_all_blocks_than_slack_does(world: World) -> None:
-    person, channel = world.ana.user.id, world.slack.channel("studio").id
-    world.slack.respond({"text": "a", "blocks": [section("a" * 2800)] * 4}, person, channel)
-    with pytest.raises(SlackError, match="msg_blocks_too_long"):
-        world.slack.respond({"text": "a", "blocks": [section("a" * 3000)] * 4}, person, channel)
-
-
-def test_the_sandbox_counts_texts_in_bytes_and_blocks_in_utf16_units() -> None:
-    assert validate_message("é" * 2000, []) == []
-    assert validate_message("é" * 2001, []) == ["text: longer than 4000 bytes"]
-    assert validate_message("a", [section("é" * 3000)]) == []
-    assert validate_message("a", [section("😀" * 1500)]) == []
-    assert validate_message("a", [section("😀" * 1501)])

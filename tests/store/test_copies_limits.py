@@ -91,24 +91,6 @@ async def _uninstalled(world: World) -> None:
     await events.send(world.slack, {"type": "app_uninstalled"})
 
 
-async def test_a_rate_limit_costs_each_copy_a_few_refused_posts_and_no_message(
-    world: World,
-) -> None:
-    world.slack.rate_limits = True
-    async with world.running_copies() as copies:
-        for number in range(12):
-            await world.at(copies[number % 2], submitted(world))
-        await world.advance(minutes=6)
-        cards = world.slack.messages("studio")
-        assert len(cards) == 12
-        for card in cards:
-            assert "Ready" in card.text
-            [reply] = world.replies(card)
-            assert float(reply.ts) > float(card.ts)
-        refused = [call for call in world.calls("chat.postMessage") if not call.ok]
-        assert len(refused) <= 2 * 8 + 12, "at once into one channel, and then now and then"
-
-
 # ── Rows ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -159,31 +141,3 @@ async def submitted(world: World) -> None:
     await form.submit(VALUES)
     assert not form.is_open
     await world.settle()
-
-
-async def test_a_limit_changed_at_one_copy_is_known_at_the_other(
-    world: World,
-) -> None:
-    ana, ben = world.ana, world.ben
-    async with world.running_copies(ADMIN_USERS=f"{ana.user.id},{ben.user.id}") as (first, second):
-        for admin, copy in ((ana, first), (ben, second)):
-            await world.at(copy, admin.open_home())
-        await world.settle()
-        forms = []
-        for admin, copy in ((ana, second), (ben, first)):
-            assert admin.home is not None
-            await world.at(copy, admin.home.click("Change limits"))
-            assert admin.modal is not None
-            forms.append(admin.modal)
-        # Both change the same at the same moment: one of them sees what the other has set.
-        await asyncio.gather(
-            world.at(first, forms[0].submit({"MAX_PER_DAY": "1"})),
-            world.at(second, forms[1].submit({"MAX_PER_DAY": "2"})),
-        )
-        [told] = [form for form in forms if form.is_open]
-        assert "has set *requests per workspace per day* to" in str(told.view.body)
-        await told.submit({"MAX_PER_DAY": "1"})
-        await world.advance(seconds=10)
-        for admin in (ana, ben):
-            assert admin.home is not None
-            assert "Requests per workspace per day: *1*, changed" in str(admin.home.view.body)

@@ -4,18 +4,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
-from datetime import timedelta
 
 import pytest
 
-from bot.model import Snapshot, Verdict
 from bot.store import Limits, Store
 from bot.store.database import Database, Transaction, to_ms
 from bot.store.postgres.engine import PostgresDatabase
 from bot.timings import Timings
 from tests.databases import Address
 from tests.modes import on_both_engines, on_sqlite_alone
-from tests.store.test_store import LATER, NOW, TIMINGS, submit
+from tests.store.test_store import NOW, TIMINGS, submit
 from tests.world import REPLICA, World, offered_ids
 
 _MAX_S = 60
@@ -145,24 +143,3 @@ async def test_a_request_counts_in_memory_though_usage_was_being_read(address: A
         await submit(store, "V2")
         remember()
         assert min(each.number for each in store.limits.left("U1", NOW)) == 7
-
-
-@on_both_engines
-async def test_what_a_process_changes_is_in_its_memory_before_it_goes_on(address: Address) -> None:
-    async with Store.open(address, TIMINGS) as store:
-        replicas = store.replicas
-        for replica_id, at in (("r-2", NOW), ("r-1", NOW + timedelta(seconds=1))):
-            facts = {"replica_name": replica_id.upper()}
-            snapshot = Snapshot(replica_id, "completed", Verdict.SUCCEEDED, "", facts)
-            await replicas.learn(snapshot, at)
-            assert replicas.names([replica_id, "r-3"]) == {replica_id: replica_id.upper()}
-        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-1", "r-2"]
-        await replicas.use("r-2", LATER)
-        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-2", "r-1"]
-        await replicas.set_default("C1", "r-1")
-        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-1", "r-2"]
-        await replicas.forget("r-1")
-        assert [each.id for each in replicas.find("r-", "C1", 9)] == ["r-2"]
-        listed = Snapshot("r-4", "completed", Verdict.SUCCEEDED, "", {})
-        await replicas.learn_listed([listed], LATER, complete=False)
-        assert replicas.get("r-4") is not None

@@ -23,8 +23,6 @@ from bot.store.backup import back_up
 from bot.store.engines import migrate, pending_migrations
 from bot.store.migrate import MIGRATIONS
 from bot.store.postgres.engine import migrate as migrate_postgres
-from tests.databases import STEPS
-from tests.ops.test_command_line import bot
 
 _STARTS: Final = 4
 _NEWER_COLUMN: Final = "ALTER TABLE jobs ADD COLUMN newer TEXT NOT NULL DEFAULT 'new'"
@@ -327,16 +325,3 @@ def test_a_migration_gives_way_to_those_who_use_the_tables(
         assert run(postgres_url, "SELECT count(*) FROM jobs") == [(0,)]
         reader.rollback()
         assert migrate_postgres(postgres_url) == ["9999_newer"]
-
-
-async def test_migrate_says_the_same_as_on_sqlite(empty_url: str, tmp_path: Path) -> None:
-    environ = {"DATABASE_URL": empty_url.replace("postgresql://", "postgres://")}
-    check = await bot("migrate", "--check", environ=environ, folder=tmp_path)
-    steps = ", ".join(STEPS)
-    assert (check.code, check.out) == (1, f"pending: {steps}\n")
-    assert "Start the bot, or run python -m bot migrate." in check.err
-    done = await bot("migrate", environ=environ, folder=tmp_path)
-    assert (done.code, done.out, done.err) == (0, f"applied: {steps}\n", "")
-    for arguments in (("migrate",), ("migrate", "--check")):
-        again = await bot(*arguments, environ=environ, folder=tmp_path)
-        assert (again.code, again.out, again.err) == (0, "the database is up to date\n", "")

@@ -9,16 +9,15 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 
-import psycopg
 import pytest
 
-from bot.store import DatabaseUnavailable, Store
+from bot.store import Store
 from bot.store.database import Query, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import engine
 from bot.store.postgres.engine import PostgresDatabase
 from tests.store.test_postgres_failures import SOON_S, add, slow_work, spawn
-from tests.store.test_store import NOW, TIMINGS, submit
+from tests.store.test_store import TIMINGS, submit
 
 COPIES = 2
 JOBS = 12
@@ -83,36 +82,6 @@ async def test_two_works_that_lock_in_opposite_orders_are_both_done(
             there.database.run(lambda tx: lock(tx, second, first)),
         )
         assert all(done)
-
-
-async def test_two_copies_that_claim_at_once_share_the_work(postgres_url: str) -> None:
-    async with AsyncExitStack() as stack:
-        copies = await stores(stack, postgres_url)
-        ids = {(await submit(copies[0], f"V{number}")).job.id for number in range(60)}
-        claims = [copies[number % COPIES].jobs.claim(NOW, 5) for number in range(4 * len(ids) // 5)]
-        claimed = [job.id for jobs in await asyncio.gather(*claims) for job in jobs]
-        while rest := await copies[0].jobs.claim(NOW, 5):
-            claimed += [job.id for job in rest]
-        assert sorted(claimed) == sorted(ids)
-
-
-async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
-    postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(engine, "_MAX_LOCK_WAIT_MS", 20)
-    async with PostgresDatabase.open(postgres_url) as database:
-        with psycopg.connect(postgres_url) as admin:
-            admin.execute("LOCK TABLE migrations")
-            for _ in range(2):
-                with pytest.raises(DatabaseUnavailable, match="pg_stat_activity"):
-                    await database.check()
-        await database.check()
-    assert [each.message for each in caplog.records] == [
-        "the database does not work",
-        "the database works again",
-    ]
-    assert "pg_stat_activity" in vars(caplog.records[0])["reason"]
 
 
 async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(

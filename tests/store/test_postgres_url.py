@@ -7,8 +7,7 @@ from typing import Final
 import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable
-from bot.store.postgres.engine import PostgresDatabase, migrate
-from sandbox.http import free_port
+from bot.store.postgres.engine import PostgresDatabase
 from tests.postgres_proxy import PostgresProxy
 from tests.store.test_postgres_failures import add
 
@@ -33,15 +32,3 @@ async def test_a_connection_is_encrypted_and_verified_as_its_url_says(postgres_u
             ):
                 pass
         assert not isinstance(raised.value, DatabaseUnavailable), "no waiting helps"
-
-
-async def test_of_several_hosts_the_one_that_answers_is_used(postgres_url: str) -> None:
-    async with PostgresProxy(postgres_url).running() as proxy:
-        url = proxy.url.replace("@", f"@127.0.0.1:{free_port()},")
-        async with PostgresDatabase.open(url) as database:
-            assert await database.run(add) == 1
-
-
-def test_nothing_is_waited_for_where_no_host_answers() -> None:
-    with pytest.raises(DatabaseUnavailable, match="start it"):
-        migrate(f"postgresql://me@127.0.0.1:{free_port()},127.0.0.1:{free_port()}/bot")

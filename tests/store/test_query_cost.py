@@ -1,28 +1,20 @@
 """What a statement reads does not grow with what it does not need."""
 
-import asyncio
 import contextlib
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from bot.model import Request
-from bot.store import Store
 from bot.store.attempts import _CAN_ADOPT, SET_CANDIDATE
 from bot.store.audit import LAST_LIMIT_CHANGES
-from bot.store.database import Database, Query, Transaction, Value
+from bot.store.database import Query, Value
 from bot.store.deliveries import _ASKING, _FIRST, _LISTED
-from bot.store.history import _RECENT
 from bot.store.jobs import _FORM, _IN_PUBLIC, _OF_HOME, _OF_USER
-from bot.store.sqlite import SQLiteDatabase, migrate
-from bot.store.usage import _EACH, _GIVE_BACK, _OF_MONTH, USED, periods
-from tests.store.test_store import NOW, TIMINGS
+from bot.store.sqlite import migrate
+from bot.store.usage import _GIVE_BACK, _OF_MONTH, USED, periods
 
 _PERIODS: Mapping[str, Value] = periods("U1", datetime(2026, 11, 24, tzinfo=UTC))
 _FORM_VALUES: dict[str, Value] = {
@@ -135,78 +127,3 @@ async def test_a_form_home_and_a_search_cost_the_same_for_a_person_with_many_end
                 add_jobs(db, 1900)
                 end_jobs(db)
                 assert cost(db, query, values) <= few * 1.2 + 1
-
-
-class _Counted:
-    """A transaction that counts how often each statement runs."""
-
-    def __init__(self, tx: Transaction, counts: Counter[Query]) -> None:
-        self._tx = tx
-        self._counts = counts
-        self.notify = tx.notify
-        self.once = tx.once
-        self.lock = tx.lock
-
-    def all(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - whatever the table has
-        self._counts[query] += 1
-        return self._tx.all(query, **values)
-
-    def one(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - likewise
-        rows = self.all(query, **values)
-        return rows[0] if rows else None
-
-
-class _Counting:
-    """A database that counts how often each statement runs."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.counts = Counter[Query]()
-        self.runs = 0
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the database has
-        return getattr(self._database, name)
-
-    async def run(self, work: Any, **options: bool) -> Any:  # noqa: ANN401 - likewise
-        self.runs += 1
-        return await self._database.run(lambda tx: work(_Counted(tx, self.counts)), **options)
-
-
-async def test_a_form_costs_the_same_however_many_requests_wait(tmp_path: Path) -> None:
-    await migrate(tmp_path / "bot.db")
-    with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as db:
-        add_jobs(db, 100, "queued")
-        few = cost(db, _FORM, _FORM_VALUES)
-        add_jobs(db, 3900, "queued")
-        assert cost(db, _FORM, _FORM_VALUES) <= few * 1.2 + 1
-
-
-async def test_an_ordinary_form_is_one_transaction_of_at_most_five_statements(
-    tmp_path: Path,
-) -> None:
-    async with SQLiteDatabase.open(
-        tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
-    ) as database:
-        counting = _Counting(database)
-        jobs = Store(cast(Database, counting), TIMINGS).jobs
-        ran = []
-        for number in range(3):
-            counting.counts.clear()
-            counting.runs = 0
-            request = Request(f"V{number}", "video", {"script": "Hi"}, f"U{number}", "C1")
-            assert (await jobs.submit(replace(request, fingerprint=str(number)), NOW)).new
-            ran.append((counting.runs, counting.counts.total()))
-    # The first one reads the limits, and how long videos take.
-    assert ran == [(1, 7), (1, 4), (1, 4)]
-
-
-async def test_forms_that_are_stored_together_read_what_they_share_once(tmp_path: Path) -> None:
-    async with SQLiteDatabase.open(
-        tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
-    ) as database:
-        counting = _Counting(database)
-        store = Store(cast(Database, counting), TIMINGS)
-        requests = (Request(f"V{n}", "video", {"script": "Hi"}, "U1", "C1") for n in range(20))
-        await asyncio.gather(*(store.jobs.submit(each, NOW) for each in requests))
-    # The first one may be stored before the others have come.
-    assert all(1 <= counting.counts[query] <= 2 for query in (_EACH, _RECENT))

@@ -137,19 +137,3 @@ async def test_a_file_that_may_be_shared_since_the_backup_is_not_shared_twice(
         assert texts(world) == before
         assert shared(world) == [file]
         assert "The rest is under *Details*" in before[-2]
-
-
-async def test_where_the_bot_may_not_look_what_may_be_posted_is_posted_again(
-    quiet_world: World, tmp_path: Path
-) -> None:
-    world = quiet_world
-    world.slack.scopes -= {scope for scope in world.slack.scopes if "history" in scope}
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
-        backup = await back(world, tmp_path)
-        await world.advance(minutes=10)
-        assert len(world.replies(card)) == 1
-    restore(backup, world.database)
-    async with world.running_bot():
-        await world.advance(minutes=10)
-        assert ["is ready" in each.text for each in world.replies(card)] == [True, True]

@@ -11,9 +11,7 @@ import signal
 import sqlite3
 import struct
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,16 +23,14 @@ from typing import Any, Final, Protocol
 import aiohttp
 import pytest
 
-from bot.model import Request, State
-from bot.ops import doctor
+from bot.model import Request
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqlite_file
 from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import SQLiteDatabase, migrate
 from bot.store.sqlite_file import FileLock, beside, check_file
-from sandbox.driver import CONNECTION_ERROR, Person
+from sandbox.driver import Person
 from sandbox.modal import Modal
-from sandbox.slack import RESPONSE_TIMEOUT
 from tests.bot_process import BotProcess
 from tests.databases import STEPS
 from tests.modes import on_sqlite_alone
@@ -42,7 +38,7 @@ from tests.processes import QUICK, LiveWorld
 from tests.store import sqlite_disk
 from tests.store.sqlite_disk import Files, What
 from tests.store.test_migrations import migrations
-from tests.world import PATIENCE, REPLICA, World
+from tests.world import REPLICA
 
 pytestmark = on_sqlite_alone
 
@@ -320,18 +316,6 @@ async def test_a_bot_with_a_full_disk_waits_idly_and_stops_when_asked_to(
     assert live.posts() == 4
 
 
-async def test_a_fact_that_is_stored_twice_counts_once(tmp_path: Path) -> None:
-    now = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-    async with Store.open(tmp_path / "bot.db", QUICK) as store:
-        await store.jobs.submit(Request("V1", "video", {}, "U1", "C1"), now)
-        [job] = await store.jobs.claim(now, 1)
-        attempt = await store.jobs.begin_attempt(job, "token", now)
-        assert attempt is not None
-        running = replace(job, state=State.RUNNING, remote_id="v-1", started_at=now)
-        for _ in range(2):
-            assert await store.jobs.record_created(running, attempt, now=now, due_at=now)
-
-
 async def test_an_outcome_that_was_not_stored_before_closing_raises_an_error(
     tmp_path: Path,
 ) -> None:
@@ -346,50 +330,6 @@ async def test_an_outcome_that_was_not_stored_before_closing_raises_an_error(
         assert not settling.done()
     with pytest.raises(DatabaseError, match="the database is closed"):
         await settling
-
-
-# ── A slow disk ───────────────────────────────────────────────────────────────────────────────
-
-
-def slow_down(marker: Path) -> None:
-    """Have no change reach the disk while a file is there."""
-
-    class Slow(sqlite3.Connection):
-        changes = 0
-
-        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:  # noqa: ANN401 - as it is there
-            if sql == "COMMIT" and self.total_changes > self.changes:
-                self.changes = self.total_changes
-                while marker.exists():
-                    time.sleep(0.01)
-            return super().execute(sql, *values)
-
-    connect = sqlite3.connect
-    sqlite3.connect = partial(connect, factory=Slow)  # type: ignore[assignment]
-
-
-async def test_a_form_that_is_submitted_twice_because_of_a_slow_disk_makes_one_video(
-    world_of_files: LiveWorld, tmp_path: Path
-) -> None:
-    slow = tmp_path / "slow"
-    world_of_files.run_first = partial(slow_down, slow)
-    async with world_of_files.running() as live:
-        people = live.ana, Person(live.slack, "ben")
-        forms = [await filled_form(person, f"For {person.user.name}.") for person in people]
-        slow.touch()
-        live.slack.response_timeout = RESPONSE_TIMEOUT
-        await asyncio.gather(*(form.submit() for form in forms))
-        assert [form.notice for form in forms] == [CONNECTION_ERROR] * 2, "Slack does not wait"
-        slow.unlink()
-        live.slack.response_timeout = PATIENCE
-        for form in forms:
-            await form.submit()
-        assert not any(form.is_open for form in forms)
-        for person in people:
-            await live.wait_until(lambda name=person.user.name: live.replies(f"For {name}."))  # type: ignore[misc]
-        await live.stop_when_idle()
-        assert live.created_count() == 2
-        assert live.posts() == 4
 
 
 # ── Files that are taken away ─────────────────────────────────────────────────────────────────
@@ -462,36 +402,6 @@ async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
 
 
 # ── Another program has it open ────────────────────────────────────────────────────────────────
-
-
-@contextlib.contextmanager
-def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    uri = f"{path.as_uri()}?mode=ro"
-    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=0)) as db:
-        yield db
-
-
-async def test_while_the_bot_runs_others_may_read_its_database_and_back_it_up(
-    live: LiveWorld,
-) -> None:
-    copy = live.log_file.with_name("copy.db")
-    with read_only(live.database) as db:
-        db.execute("BEGIN")
-        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
-        # It reads as of that moment, and the bot goes on.
-        await request_and_wait(live, "The first words.")
-        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
-        db.execute("COMMIT")
-        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
-        db.execute(f"VACUUM INTO '{copy}'")
-        for sql in ("DELETE FROM jobs", "PRAGMA user_version = 1"):
-            with pytest.raises(sqlite3.OperationalError, match="readonly"):
-                db.execute(sql)
-    with contextlib.closing(sqlite3.connect(copy)) as db:
-        assert db.execute("SELECT state FROM jobs").fetchall() == [("succeeded",)]
-        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    await expect_one_reply(live, "The first words.")
-    assert not logged(live, "the database does not work")
 
 
 @pytest.mark.parametrize("how", ["another bot", "a writer"])
@@ -624,13 +534,6 @@ def starts(path: Path, first: Callable[[], None] | None = None) -> BotProcess:
         "PORT": "0",
     }
     return BotProcess(environ, QUICK, path.with_name("bot.log"), first)
-
-
-async def test_a_folder_without_write_permission_is_reported(open_folder: Path) -> None:
-    forbid_writing(open_folder)
-    bot = starts(open_folder / "bot.db", become_nobody)
-    assert "cannot be opened. Its folder must be there, and belong" in await bot.startup_error()
-    assert await bot.wait() == 1
 
 
 async def test_a_database_in_a_folder_without_write_permission_is_reported(
@@ -796,29 +699,6 @@ async def test_a_check_of_every_page_finds_all_damage_and_changes_nothing(
             assert contents(path) == before
 
 
-async def test_the_doctor_finds_damage_too(quiet_world: World) -> None:
-    path = quiet_world.database
-    await migrate(path)
-    many_jobs(path, 100)
-    page_overwritten(path)
-    environ = quiet_world.environment("0")
-    found = {each.name: each async for each in doctor.examine(environ)}["database"]
-    assert not found.ok
-    assert "Put a backup in its place" in found.remedy
-
-
-async def test_the_log_of_a_crash_is_recovered_and_no_other_file_is_left(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "bot.db"
-    await migrate(path)
-    many_jobs(path, 10)
-    await migrate(path)
-    assert os.listdir(tmp_path) == ["bot.db"]  # noqa: PTH208 - in a coroutine
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (10,)
-
-
 async def test_a_database_that_becomes_damaged_ends_the_bot_with_a_sentence(
     world_of_files: LiveWorld,
 ) -> None:
@@ -960,30 +840,3 @@ async def test_jobs_survive_migrations_that_are_killed_at_any_statement(memory: 
                 assert db.execute("SELECT count(*), count(newer) FROM jobs").fetchone() == (3, 3)
                 assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert [each for each, _ in groupby(left)] == [names, names[1:]]
-
-
-# ── A disk that does not last ─────────────────────────────────────────────────────────────────
-
-
-def test_a_host_with_a_temporary_disk_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    root = Path(__file__).parent.parents[1]
-    environ = {
-        "SLACK_BOT_TOKEN": "xoxb-nobody",
-        "SLACK_SIGNING_SECRET": "0" * 32,
-        "VIDEO_API_URL": "http://localhost:9",
-        "VIDEO_API_KEY": "nothing",
-        "PYTHONPATH": str(root),
-        "DYNO": "web.1",
-    }
-    ended = subprocess.run(
-        [sys.executable, "-m", "bot", "serve"],
-        env=environ,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 1
-    assert "ALLOW_TEMPORARY_DISK is not yes, and this is Heroku" in ended.stderr
-    assert "run the bot where the disk is permanent" in ended.stderr
-    assert list(tmp_path.iterdir()) == []

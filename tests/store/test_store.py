@@ -28,7 +28,6 @@ from bot.model import (
     token_hash,
 )
 from bot.store import (
-    AddedCandidate,
     DatabaseError,
     DatabaseUnavailable,
     Limits,
@@ -271,17 +270,6 @@ async def test_callbacks_in_a_row_have_a_job_read_every_two_seconds(store: Store
     assert len(await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1)) == 1
 
 
-async def test_a_callback_leaves_a_job_in_creation_alone(store: Store) -> None:
-    await submit(store)
-    job = await claim(store)
-    attempt = await begin(store, job)
-    await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
-    assert await store.jobs.claim(NOW, 1) == []
-    # It is made up for as soon as the create call has its answer.
-    assert await store.jobs.record_created(made(job), attempt, now=NOW, due_at=LATER)
-    assert (await claim(store)).remote_id == "v-1"
-
-
 async def test_a_create_call_that_is_refused_ends_its_job_whatever_a_callback_named(
     store: Store,
 ) -> None:
@@ -307,15 +295,6 @@ async def test_a_job_that_many_callers_end_ends_once(store: Store) -> None:
     owed = [each.delivery.role for each in await store.deliveries.claim(NOW, MANY)]
     assert sorted(owed) == [Role.CARD, Role.REPLY]
     assert (await store.jobs.claim(NOW, 0)).next_due is None
-
-
-async def test_an_ended_job_does_not_return_to_an_open_state(store: Store) -> None:
-    job = await running(store)
-    assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
-    ended = await now_is(store, job)
-    assert not await store.jobs.release(job, NOW, LATER)
-    assert not await store.jobs.release(replace(job, claim=ended.claim), NOW, LATER)
-    assert await now_is(store, job) == ended
 
 
 async def test_with_as_many_posts_under_way_as_are_made_at_a_time_no_more_are_due(
@@ -572,22 +551,6 @@ async def unconfirmed(store: Store) -> Job:
     doubtful = replace(job, state=State.UNCONFIRMED)
     await store.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
     return await claim(store)
-
-
-async def test_a_user_supplied_id_changes_no_settled_job(
-    store: Store,
-) -> None:
-    job = await unconfirmed(store)
-    assert await store.jobs.create_again(job.id, job.attempts, "U1", NOW)
-    assert await store.jobs.add_candidate(job.id, 1, "v-1", "U1", NOW) is AddedCandidate.SETTLED
-    assert (await now_is(store, job)).state is State.QUEUED
-
-
-async def test_an_answered_question_does_not_expire(store: Store) -> None:
-    job = await unconfirmed(store)
-    assert await store.jobs.create_again(job.id, job.attempts, "U1", NOW)
-    assert not await store.jobs.expire(job, NOW)
-    assert (await now_is(store, job)).ended_at is None
 
 
 async def test_an_unverified_candidate_id_is_checked_after_the_end(store: Store) -> None:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar, cast
 
 import pytest
 
-from bot.model import DeliveryState, Failure, Job, Role, Snapshot, State, Verdict, token_hash
+from bot.model import DeliveryState, Failure, Job, Snapshot, State, Verdict, token_hash
 from bot.store import AddedCandidate, DatabaseError, Memory, Store
 from bot.store.database import Database, Query, Row, Topic, Transaction, Value
 from bot.store.due import try_again
@@ -143,19 +143,6 @@ async def test_a_work_that_fails_is_undone_and_the_others_of_its_group_are_store
     assert (before, after) == ("before", "after")
     assert isinstance(failed, ValueError)
     assert await names(database) == ["after", "before"]
-
-
-async def test_a_work_that_raises_stop_iteration_does_not_stop_the_database(
-    database: Database,
-) -> None:
-    def fail(tx: Transaction) -> None:
-        add("failed")(tx)
-        next(iter(()))
-
-    with pytest.raises(RuntimeError):
-        await database.run(fail)
-    await database.run(add("next"))
-    assert await names(database) == ["next"]
 
 
 async def test_a_statement_that_breaks_a_rule_fails_alone_and_the_database_works_on(
@@ -446,57 +433,6 @@ async def test_a_callback_concurrent_with_a_create_answer_makes_its_job_due(
 
 
 @BOTH_ORDERS
-async def test_the_reply_of_a_job_that_ends_while_its_card_is_posted_becomes_due(
-    order: str, here: Store, there: Store
-) -> None:
-    job = await running(here)
-    [card] = await there.deliveries.claim(NOW, 1)
-    posted = replace(
-        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
-    )
-    await in_order(
-        order,
-        lambda: here.jobs.finish(replace(job, state=State.SUCCEEDED), NOW),
-        lambda: there.deliveries.release(posted, NOW, None),
-    )
-    due = {each.delivery.role: each for each in await there.deliveries.claim(NOW, MANY)}
-    assert due.keys() == {Role.CARD, Role.REPLY}
-    assert due[Role.REPLY].card.ts == "1.0"
-
-
-@BOTH_ORDERS
-async def test_a_change_of_a_job_while_its_card_is_posted_is_shown(
-    order: str, here: Store, there: Store
-) -> None:
-    job = await running(here)
-    [card] = await there.deliveries.claim(NOW, 1)
-    posted = replace(
-        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
-    )
-    await in_order(
-        order,
-        lambda: here.jobs.release(replace(job, late=True), NOW, LATER),
-        lambda: there.deliveries.release(posted, NOW, None),
-    )
-    [edit] = await there.deliveries.claim(NOW, MANY)
-    assert edit.job.late
-    assert edit.delivery.version > edit.delivery.shown_version
-
-
-@BOTH_ORDERS
-async def test_a_read_concurrent_with_a_callback_does_not_postpone_its_job(
-    order: str, here: Store, there: Store
-) -> None:
-    job = await running(here)
-    await in_order(
-        order,
-        lambda: here.jobs.release(job, NOW, LATER),
-        lambda: there.jobs.record_callback(token_hash("token"), {}, NOW),
-    )
-    assert len(await here.jobs.claim(NOW + TIMINGS.callback_spacing, 1)) == 1
-
-
-@BOTH_ORDERS
 async def test_of_two_people_who_decide_only_one_succeeds(
     order: str, here: Store, there: Store
 ) -> None:
@@ -527,21 +463,6 @@ async def test_a_button_that_is_pressed_many_times_in_two_processes_counts_once(
         store.jobs.create_again(job.id, job.attempts, "U1", NOW) for store in [here, there] * MANY
     ]
     assert (await asyncio.gather(*pressed)).count(True) == 1
-
-
-async def test_a_button_of_an_earlier_attempt_creates_nothing(here: Store) -> None:
-    first = await unconfirmed(here)
-    assert await here.jobs.create_again(first.id, first.attempts, "U1", NOW)
-    again = await claim(here)
-    await begin(here, again, "second token")
-    doubtful = replace(again, state=State.UNCONFIRMED)
-    await here.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
-
-    assert not await here.jobs.create_again(first.id, first.attempts, "U1", NOW)
-    second = await claim(here)
-    assert second.attempts == first.attempts + 1
-    assert second.state is State.UNCONFIRMED
-    assert await here.jobs.create_again(first.id, second.attempts, "U1", NOW)
 
 
 # ── The replicas in memory ───────────────────────────────────────────────────────────────────────

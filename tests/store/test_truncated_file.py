@@ -52,12 +52,6 @@ async def test_nothing_is_accepted_into_a_log_that_was_truncated(
             await submit(store, "after")
 
 
-async def test_a_file_that_grows_while_it_is_used_is_whole(tmp_path: Path) -> None:
-    async with Store.open(tmp_path / "bot.db", Timings()) as store:
-        await fill(store, 600)
-        assert len(await store.jobs.list_for_user("U1", "video", 1000)) == 600
-
-
 async def finding(world: World) -> Finding:
     environ = world.environment("0")
     return {each.name: each async for each in doctor.examine(environ)}["database"]

@@ -148,43 +148,6 @@ async def test_a_replica_that_cannot_be_read_is_left_out_of_the_picker(
         assert logged(caplog) == 1
 
 
-async def test_without_a_revision_that_can_be_read_the_picker_offers_what_is_there(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = quiet_world
-    for replica in ("r-ben", "r-cleo"):
-        world.service.add_replica(replica, replica)
-
-    async def offered() -> set[str]:
-        form = await world.open_form(world.ana)
-        found = {option["value"] for option in await form.suggest("replica_id", "")}
-        await form.close()
-        return found
-
-    async with world.running_bot():
-        await world.request_video(world.ana)
-        await world.request_video(world.ana, {"replica_id": "r-ben"})
-        await world.advance(minutes=5)
-        before = await offered()
-    change(world, "UPDATE revisions SET revision = X'FF' WHERE name = 'replicas'")
-    found = {each.name: each async for each in doctor.examine(world.environment("0"))}
-    assert "row replicas of revisions" in found["database rows"].message
-    async with world.running_bot():
-        assert await offered() == before == await offered()
-        assert logged(caplog) == 1
-        card = await world.request_video(world.ana, {"replica_id": "r-cleo"})
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(card).text
-        assert await offered() == before | {"r-cleo"}
-        change(world, "DELETE FROM revisions WHERE name = 'replicas'")
-        assert await offered() == before | {"r-cleo"}
-        assert logged(caplog) == 1
-        card = await world.request_replica(world.ana)
-        await world.advance(hours=5)
-        assert "Ready" in world.now(card).text
-        assert len(await offered()) == len(before) + 2
-
-
 async def test_limits_hold_whatever_became_of_their_revision(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot() as bot:
@@ -253,17 +216,3 @@ async def test_the_doctor_lists_rows_that_cannot_be_read(quiet_world: World) -> 
     assert f"row {number_of(card)} of jobs, row 1 of deliveries" in found.message
     assert "start the bot again" in found.remedy
     assert SECRET not in found.message
-
-
-async def test_a_job_whose_id_cannot_be_read_does_not_stop_the_others(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        good = await world.request_video(world.ben)
-    change(
-        world,
-        "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state,"
-        " due_at) VALUES (CAST(X'FF' AS TEXT), 'V', 'video', '{}', 'U1', 'C1', 1, 'queued', 0)",
-    )
-    async with world.running_bot():
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(good).text

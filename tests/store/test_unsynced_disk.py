@@ -13,7 +13,7 @@ from bot.store import DatabaseUnavailable, DatabaseUncertain, Store
 from bot.timings import Timings
 from tests.modes import on_sqlite_alone
 from tests.store.test_store import NOW, submit
-from tests.world import REPLICA, World
+from tests.world import World
 
 pytestmark = on_sqlite_alone
 
@@ -76,23 +76,6 @@ async def test_a_bot_is_not_ready_while_its_disk_confirms_nothing(
         assert await status(quiet_world) == 503, "before anybody has sent a form"
         disk.recovers()
         assert await status(quiet_world) == 200
-
-
-async def test_a_form_whose_commit_is_uncertain_does_not_say_that_nothing_was_started(
-    quiet_world: World, disk: UnsyncedDisk
-) -> None:
-    async with quiet_world.running_bot():
-        form = await quiet_world.open_form(quiet_world.ana)
-        disk.fails()
-        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-        [said] = form.errors.values()
-        assert "This may not have been saved" in said
-        assert "nothing was started" not in said
-        disk.recovers()
-        await form.submit()
-        assert not form.is_open
-        await quiet_world.advance(minutes=5)
-    assert quiet_world.created_count() == 1
 
 
 async def test_a_claim_that_a_power_cut_may_undo_does_not_end_the_trouble(

@@ -158,12 +158,3 @@ async def test_what_was_never_sent_is_given_back(quiet_world: World) -> None:
         await world.advance(minutes=2)
         assert used(world) == {}
         assert world.query("SELECT DISTINCT spoken_ms FROM usage") == [{"spoken_ms": 0}]
-
-
-async def test_a_kind_that_is_no_training_counts_as_a_video(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.request_replica(world.ana)
-        await world.request_video(world.ana)
-    rows = world.query("SELECT DISTINCT videos, trainings FROM usage")
-    assert rows == [{"videos": 1, "trainings": 1}]

@@ -183,24 +183,6 @@ async def test_headers_that_choose_what_bolt_runs_are_dropped(
     assert world.ana.modal is not None
 
 
-async def test_a_script_comes_out_of_the_form_letter_for_letter(
-    world: World, subtests: pytest.Subtests
-) -> None:
-    for script in [
-        "a+b c%20d",
-        "=3D=\r\n= \n!",
-        "100 % & more=less",
-        "Żaneta 😀 \t!",
-        "payload={}",
-        "payload=%7B",
-    ]:
-        with subtests.test(script=script):
-            await world.request_video(world.ana, {"script": script})
-            *_, request = world.requests_for("create_video")
-            assert isinstance(request.body, dict)
-            assert request.body["script"] == script
-
-
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
 
 
