@@ -123,8 +123,7 @@ class InstallationSource:
             DatabaseError: it cannot be read.
         """
         self.current = await self._store.installation.fetch()
-        if await self._store.installation.is_uninstalled():
-            self.is_uninstalled = True
+        self.is_uninstalled = await self._store.installation.is_uninstalled()
 
     async def uninstalled(self) -> None:
         """Send nothing until a token works again, also after the next start.

@@ -4,8 +4,7 @@ Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/referenc
 """
 
 import difflib
-from collections.abc import Collection, Mapping
-from functools import cached_property
+from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
@@ -379,10 +378,6 @@ class View(Payload):
 
     def fields(self) -> dict[str, str]:
         """Return the values of the fields that are filled in, by block id."""
-        return dict(self._filled_in)
-
-    @cached_property
-    def _filled_in(self) -> Mapping[str, str]:
         found = {}
         for block_id, elements in self.values.items():
             for element in elements.values():

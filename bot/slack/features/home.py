@@ -3,14 +3,13 @@
 import logging
 import re
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.errors import OutsideError, Refused
 from bot.service.media import hosts_to_allow
 from bot.slack.context import (
     HandlerContext,
@@ -36,6 +35,7 @@ from bot.slack.features.replica import open_change, preview
 from bot.slack.features.video import open_create_form, use_replica
 from bot.slack.open_homes import OpenHome
 from bot.slack.payloads import BlockAction, HomeOpened, Payload, ViewSubmission, read
+from bot.slack.rate_limits import CallLimits
 from bot.slack.views.approval import made_with
 from bot.slack.views.blocks import Json, joined, unformatted
 from bot.slack.views.buttons import (
@@ -62,11 +62,12 @@ from bot.slack.views.home import (
     month_named,
     spending_modal,
 )
-from bot.store import Alarm, Claimed, KnownReplica, Limits
+from bot.store import Claimed, KnownReplica, Limits
 
 _LOG: Final = logging.getLogger(__name__)
 _ADMINS_ONLY: Final = "Only admins can change limits."
 _GROUPS_SCOPE: Final = "usergroups:read"
+_PUBLISH: Final = "views.publish"
 _NOT_SHOWN: Final = "Only admins can see this."
 
 
@@ -200,18 +201,14 @@ class HomePublisher:
 
     def __init__(self, ctx: HandlerContext) -> None:
         self._ctx = ctx
-        self._held_until: datetime | None = None
-
-    @property
-    def due(self) -> Alarm:
-        """Set when one may have become due."""
-        return self._ctx.homes.due
+        self.due = ctx.homes.due
+        self._limits: CallLimits[str] = CallLimits(ctx.clock, ctx.timings.max_wait)
 
     async def claim(self, limit: int, held: Collection[OpenHome] = ()) -> Claimed[OpenHome]:
         """Return up to ``limit`` that are due; none while Slack asks to wait."""
         if self._ctx.installation.is_uninstalled:
             return Claimed()
-        if (held_until := self._wait_until()) is not None:
+        if (held_until := self._limits.until(_PUBLISH)) is not None:
             return Claimed(next_due=held_until)
         return self._ctx.homes.claim(limit, held)
 
@@ -224,12 +221,11 @@ class HomePublisher:
                 await self._ctx.client.views_publish(user_id=home.user, view=view)
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE:
-                self._hold(timings.pause)
+                self._limits.limit(_PUBLISH, timings.pause)
             else:
                 _LOG.error("Slack refuses a Home tab", extra={"reason": error.reason})
         except OutsideError as error:
-            if isinstance(error, Unavailable) and error.retry_after is not None:
-                self._hold(error.retry_after)
+            if self._limits.note(_PUBLISH, error):
                 self._ctx.homes.change(home)
         finally:
             self._ctx.homes.published(home)
@@ -298,14 +294,3 @@ class HomePublisher:
             waiting=counts["held"] if outage else 0,
             to_approve=counts["to_approve"],
         )
-
-    def _hold(self, wait: timedelta) -> None:
-        """Publish nothing for ``wait``."""
-        self._held_until = self._ctx.clock.now() + min(wait, self._ctx.timings.max_wait)
-
-    def _wait_until(self) -> datetime | None:
-        now, until = self._ctx.clock.now(), self._held_until
-        # A wait that is too long is from before the clock was set back.
-        if until is None or not now < until <= now + self._ctx.timings.max_wait:
-            return None
-        return until

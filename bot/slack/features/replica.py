@@ -461,9 +461,9 @@ async def preview(ctx: HandlerContext, replica_id: str) -> Message:
 async def mute(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Tell an owner no longer in messages what is made with their face, or again."""
     await ctx.store.replicas.mute(action.user, muted=action.value == "yes")
-    in_message = action.response_url is not None
-    answer = "No more daily messages. My *Home* tab still lists everything."
-    return answer if in_message else None
+    if action.response_url is None:
+        return None
+    return "No more daily messages. My *Home* tab still lists everything."
 
 
 async def ask_first(ctx: HandlerContext, action: BlockAction) -> str:

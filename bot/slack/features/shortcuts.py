@@ -55,7 +55,9 @@ async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | 
     """Open the form with a message's text as script; card and reply go into its thread."""
     script, file, note = await _attached_script(ctx, shortcut)
     if not script and file is None:
-        names = await _names(ctx, unnamed_ids(shortcut.text))
+        # Those that Slack tells soon: the form has to open.
+        ids, until = sorted(unnamed_ids(shortcut.text)), deadline(ctx.timings.message_timeout)
+        names = await ctx.access.directory.names(ids[:_MAX_NAMES], until)
         script = spoken_text(shortcut.text, names)
     if not script and file is None:
         await ctx.show_notice(shortcut.trigger_id, note or _NO_TEXT)
@@ -101,12 +103,6 @@ async def _attached_script(
     if len(script) <= MAX_BOX:
         return script, None, ""
     return "", file, f"{_IS_ATTACHED} It takes about {spoken(script)} to speak."
-
-
-async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
-    """Return the names of people and channels that Slack tells soon: the form has to open."""
-    until = deadline(ctx.timings.message_timeout)
-    return await ctx.access.directory.names(sorted(ids)[:_MAX_NAMES], until)
 
 
 def unnamed_ids(text: str) -> set[str]:

@@ -52,6 +52,19 @@ class Outbox:
             self._methods.note(method, error)
             raise
 
+    async def _begin(self, delivery: Delivery, marked_at: datetime | None = None) -> bool:
+        """Mark a delivery as being sent, unless its claim did; return whether its call may begin.
+
+        It may not where it was claimed again meanwhile, or is too late for its lease.
+        """
+        at = marked_at or self._ctx.clock.now()
+        if marked_at is None and not await self._ctx.store.deliveries.mark_sending(delivery, at):
+            return False
+        if self._ctx.timings.may_call(at, self._ctx.clock.now()):
+            return True
+        await self._release(delivery, self._ctx.clock.now())
+        return False
+
     async def _hold_back(self, delivery: Delivery) -> None:
         """Wait before Slack is asked about what got no answer: it may do it late."""
         await self._release(

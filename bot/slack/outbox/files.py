@@ -133,11 +133,7 @@ class Uploads(Outbox):
                 await self._release(uploaded, self._ctx.clock.now())
                 return
             delivery = uploaded
-        marked_at = self._ctx.clock.now()
-        if not await self._ctx.store.deliveries.mark_sending(delivery, marked_at):
-            return
-        if not self._ctx.timings.may_call(marked_at, self._ctx.clock.now()):
-            await self._release(delivery, self._ctx.clock.now())
+        if not await self._begin(delivery):
             return
         try:
             await self._call(

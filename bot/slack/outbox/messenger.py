@@ -203,13 +203,7 @@ class Messenger(Outbox):
             return
         message = await self._message(outgoing, delivery)
         metadata = None if delivery.id in self._without_metadata else metadata_for(delivery)
-        marked_at = outgoing.marked_at
-        if marked_at is None:
-            marked_at = self._ctx.clock.now()
-            if not await self._ctx.store.deliveries.mark_sending(delivery, marked_at):
-                return
-        if not self._ctx.timings.may_call(marked_at, self._ctx.clock.now()):
-            await self._release(delivery, self._ctx.clock.now())
+        if not await self._begin(delivery, outgoing.marked_at):
             return
         try:
             async with translated(self._ctx.timings.call_timeout, self._ctx.outages):

@@ -39,7 +39,6 @@ _BIDI: Final = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _FORMATTING: Final = re.compile(r"(?<!\w)[*_~]+|[*_~]+(?!\w)|`")
 _MAX_NAME: Final = 60
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
-_HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
 _HALF_MARKUP: Final = re.compile(r"<[^>]*\Z|&[a-z]*\Z")
 _ELLIPSIS: Final = len("…".encode())  # bytes
 _MAX_TITLE: Final = 60
@@ -90,6 +89,8 @@ def shortened(text: str, limit: int) -> str:
     """Return at most ``limit`` bytes of a message's ``text``; no link or entity is cut in two."""
     if size(text) <= limit:
         return text
+    if limit < _ELLIPSIS:
+        return ""
     return _HALF_MARKUP.sub("", _beginning(text.encode(), limit - _ELLIPSIS)).rstrip() + "…"
 
 
@@ -133,13 +134,7 @@ def escape(text: str) -> str:
 
 def escaped(text: str, limit: int) -> str:
     """Return ``text`` escaped and cut, so that ``limit`` counts the bytes that are sent."""
-    safe = escape(text)
-    if size(safe) <= limit:
-        return safe
-    if limit < _ELLIPSIS:
-        return ""
-    beginning = _beginning(safe.encode(), limit - _ELLIPSIS)
-    return _HALF_ENTITY.sub("", beginning).rstrip() + "…"
+    return shortened(escape(text), limit)
 
 
 def one_line(text: str) -> str:

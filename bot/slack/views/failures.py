@@ -24,8 +24,6 @@ _FEW_WORDS: Final = 5
 
 def _service_reason(job: Job) -> str:
     """Return what the service said about a failure, in its own words; "" if it said nothing new."""
-    if job.state is not State.FAILED:
-        return ""
     if job.failure is Failure.DECLINED:  # it is the approver's reason
         return cut(job.reason, _MAX_REASON)
     if job.failure in _IN_OUR_WORDS or (job.reason.startswith(_OURS) and job.reason != WITHHELD):
