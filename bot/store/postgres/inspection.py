@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final
 
-from psycopg.rows import dict_row
+# Not a part of it first: another thread may be importing it, and would not be waited for.
+import psycopg
 
 from bot.clock import Clock
 from bot.store.database import DatabaseSnapshot, Query, Row, Server, Value, from_ms
@@ -38,7 +39,7 @@ def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
     with translated(), connect(url, application_name=COMMAND) as connection:
 
         def rows(query: Query, **values: Value) -> Iterator[Row]:
-            with connection.cursor("rows", row_factory=dict_row) as cursor:
+            with connection.cursor("rows", row_factory=psycopg.rows.dict_row) as cursor:
                 cursor.itersize = _FETCHED
                 yield from cursor.execute(query.postgres, values)
 
