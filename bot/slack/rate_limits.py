@@ -35,7 +35,7 @@ class CallLimits(Generic[_K]):
     def limit(self, limited: _K, wait: timedelta) -> None:
         """Make no such call for ``wait``, nor before its next call was due."""
         at = self._clock.now() + min(wait, self._max_wait)
-        self._next_calls[limited] = max(at, self._next_calls.get(limited, at))
+        self._next_calls[limited] = max(at, self.until(limited) or at)
 
     def note(self, limited: _K, error: OutsideError) -> bool:
         """Note why a call failed; return whether Slack asks to wait, so that none is made now."""

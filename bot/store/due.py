@@ -28,8 +28,9 @@ from bot.timings import Timings
 
 _T = TypeVar("_T")
 _MAX_WOKEN: Final = 500
-# A crash of a PostgreSQL server undoes claims, which do not wait for the disk, while the processes
-# that made them go on. In steps of one, the next claim or decision would have their number.
+# A crash of a PostgreSQL server undoes claims of jobs, which do not wait for the disk, while the
+# processes that made them go on. In steps of one, the next claim or decision would have their
+# number.
 _MIN_STEP: Final = 2
 _MAX_STEP: Final = 1 << 16
 _WITH_JOBS: Final = {

@@ -175,7 +175,8 @@ class Readiness:
         async with self._looking:
             age, max_age = self._ctx.clock.now() - self._looked_at, self._ctx.timings.report_max_age
             # A report from before the stop would say "ready".
-            if self._last is None or self.is_stopping or not timedelta(0) <= age < max_age:
+            is_old = self.is_stopping and self._last is not None and self._last[0].ready
+            if self._last is None or is_old or not timedelta(0) <= age < max_age:
                 self._last = await self._look()
                 self._looked_at = self._ctx.clock.now()
             return self._last

@@ -55,10 +55,13 @@ class Outbox:
     async def _begin(self, delivery: Delivery, marked_at: datetime | None = None) -> bool:
         """Mark a delivery as being sent, unless its claim did; return whether its call may begin.
 
-        It may not where it was claimed again meanwhile, or is too late for its lease.
+        What came since its claim may have taken long: then it is marked anew. It may not begin
+        where it was claimed again meanwhile, or is too late for its lease.
         """
-        at = marked_at or self._ctx.clock.now()
-        if marked_at is None and not await self._ctx.store.deliveries.mark_sending(delivery, at):
+        at = self._ctx.clock.now()
+        if marked_at is not None and self._ctx.timings.may_call(marked_at, at):
+            return True
+        if not await self._ctx.store.deliveries.mark_sending(delivery, at):
             return False
         if self._ctx.timings.may_call(at, self._ctx.clock.now()):
             return True

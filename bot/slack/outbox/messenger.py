@@ -261,7 +261,7 @@ class Messenger(Outbox):
 
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
-        delivery = placed(outgoing)
+        delivery = placed(outgoing)  # a claim that marks a reply does not store its thread
         try:
             if delivery.channel == addressee(delivery, outgoing.job):
                 # Posted to the user's id: it is in the conversation that this has opened.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final
 
-# Not a part of it first: another thread may be importing it, and would not be waited for.
+# The package before its submodules: else an import in another thread is not waited for.
 import psycopg
 
 from bot.clock import Clock
