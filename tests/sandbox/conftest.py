@@ -1,4 +1,4 @@
-"""A client of the sandbox's Slack."""
+"""The sandbox's Slack, and a client of it."""
 
 from collections.abc import AsyncIterator
 
@@ -6,7 +6,16 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from sandbox.clock import ManualClock
 from sandbox.slack import SandboxSlack
+
+
+@pytest.fixture
+async def slack(clock: ManualClock) -> AsyncIterator[SandboxSlack]:
+    slack = SandboxSlack(clock)
+    await slack.start()
+    yield slack
+    await slack.stop()
 
 
 @pytest.fixture

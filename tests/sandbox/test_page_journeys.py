@@ -1,13 +1,16 @@
-"""Requests on the sandbox's page, in a real browser: from the form to the closing reply."""
+"""Requests on the sandbox's page, in a real browser: from a form or menu to the closing reply."""
 
 import asyncio
 import re
 import sys
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import pytest
-from playwright.async_api import Locator, expect
+import pytest_asyncio
+from playwright.async_api import Browser, FilePayload, Locator, expect
 
 from sandbox.faults import Reset
 from sandbox.http import free_port
@@ -18,7 +21,6 @@ from tests.world import FOOTAGE, REPLICA
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCRIPT = "Welcome to the team, Kim!"
-REASON = "The script contains a name that this replica may not say"
 
 
 # ── Videos ────────────────────────────────────────────────────────────────────────────────────
@@ -88,49 +90,6 @@ async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: Pag
     await expect(ana.replies().nth(1)).to_contain_text(re.compile("@ana, “.+” is ready\\."))
     await expect(ana.replies().nth(1).get_by_role("blockquote")).to_have_text(SCRIPT)
     assert await ana.tab.evaluate("window.isSameAsEver")
-
-
-async def test_a_reply_appears_in_a_thread_that_is_open(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    card = await ana.asks(SCRIPT)
-    await card.hover()
-    await card.get_by_role("button", name="Reply in thread").click()
-    await expect(ana.thread).to_contain_text("0 replies")
-
-    await page_world.advance(minutes=3)
-
-    await expect(ana.thread).to_contain_text("1 reply")
-    await expect(ana.replies().nth(0)).to_contain_text("Ready")
-    await expect(ana.replies().nth(1)).to_contain_text("” is ready")
-
-
-async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWorld) -> None:
-    page_world.service.next_video(Scenario(end="error", reason=REASON))
-    ana = await page_world.window()
-    card = await ana.asks("A few words on our competitors.")
-    await page_world.advance(minutes=3)
-    await expect(card).to_contain_text("Failed")
-    await ana.opens_thread(card)
-    await expect(ana.replies().nth(1)).to_contain_text(REASON)
-
-    await card.get_by_role("button", name="Edit and retry").click()
-    script = ana.modal.get_by_label("Script")
-    await expect(script).to_have_value("A few words on our competitors.")
-    await expect(ana.modal.get_by_label("Replica")).to_have_value("Anna")
-    await script.fill("A few words on ourselves.")
-    await ana.presses("Create")
-    await expect(ana.modal).to_be_hidden()
-    await page_world.advance(minutes=3)
-
-    again = ana.replies().filter(has_text="Requested by").last
-    await expect(again).to_contain_text("A few words on ourselves.")
-    await expect(again).to_contain_text("Ready")
-    await expect(card).to_contain_text("Failed")
-    await expect(card.get_by_role("button", name="Edit and retry")).to_have_count(0)
-    assert [each.script for each in page_world.service.videos.values()] == [
-        "A few words on our competitors.",
-        "A few words on ourselves.",
-    ]
 
 
 async def test_a_form_that_changes_while_it_is_open_keeps_what_was_typed(
@@ -365,23 +324,6 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
     assert page_world.created_count() == 2
 
 
-async def test_a_video_is_given_up_only_once_that_was_confirmed(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    card = await _is_asked(page_world, ana, made=False)
-    await _question(ana).get_by_role("button", name="Cancel request").click()
-    await ana.tab.keyboard.press("Escape")
-    await expect(ana.tab.get_by_role("alertdialog")).to_have_count(0)
-    await expect(card).to_contain_text("Needs an answer")
-
-    await _question(ana).get_by_role("button", name="Cancel request").click()
-    await _confirms(ana, "Cancel request")
-
-    await expect(card).to_contain_text("Cancelled")
-    await expect(ana.replies().nth(2)).to_contain_text("was cancelled")
-    await expect(_question(ana)).to_contain_text("cancelled the request")
-    await expect(_question(ana).get_by_role("button", name=AGAIN)).to_have_count(0)
-
-
 # ── Without a mouse ───────────────────────────────────────────────────────────────────────────
 
 
@@ -495,3 +437,260 @@ async def test_a_reply_that_is_told_to_the_channel_is_shown_there_and_in_its_thr
     await told.get_by_role("button", name="Replied to a thread").click()
     await expect(ana.replies()).to_have_count(2)
     await expect(ana.replies().nth(1)).to_contain_text("is ready")
+
+
+COMPETITORS = "A few words on our competitors."
+
+
+async def test_a_retry_is_found_from_the_card_it_retries_and_followed_no_longer(
+    page_world: PageWorld,
+) -> None:
+    world = page_world
+    ana = await world.window()
+    world.service.next_video(Scenario(end="error", reason="The replica is shy"))
+    await world.request_video(world.ana, {"script": COMPETITORS})
+    await world.advance(minutes=5)
+    card = ana.card(COMPETITORS)
+    await card.get_by_role("button", name="Edit and retry").click()
+    await expect(ana.modal.get_by_label("Script")).to_have_value(COMPETITORS)
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    await world.advance(seconds=5)
+
+    await card.get_by_role("link", name="Retried here").click()
+    retry = ana.replies().nth(2)
+    await expect(retry).to_be_focused()
+    await expect(retry).to_contain_text("Rendering")
+    assert len(ana.tab.context.pages) == 1
+
+    await retry.get_by_role("button", name="Stop waiting").click()
+    confirm = ana.tab.get_by_role("alertdialog", name="Stop waiting for this video?")
+    await confirm.get_by_role("button", name="Keep waiting").click()
+    await expect(retry).to_contain_text("Rendering")
+    await retry.get_by_role("button", name="Stop waiting").click()
+    await confirm.get_by_role("button", name="Stop waiting").click()
+    await world.settle()
+    await expect(retry).not_to_contain_text("Rendering")
+
+
+async def _opens_home(window: Window) -> None:
+    await window.goes_to("Replica Videos")
+    await window.tab.get_by_role("tab", name="Home").click()
+    await expect(window.tab.get_by_role("tabpanel", name="Home")).to_be_visible()
+
+
+async def test_home_has_more_pages_and_keeps_the_focus(page_world: PageWorld) -> None:
+    for number in range(11):
+        await page_world.request_video(page_world.ana, {"video_name": f"Video {number}"})
+        await page_world.advance(seconds=20)
+    await page_world.advance(minutes=5)
+    ana = await page_world.window(size=(390, 780))
+    await ana.tab.get_by_role("button", name="Channels and people").click()
+    await _opens_home(ana)
+    await page_world.settle()
+    home = ana.tab.get_by_role("tabpanel", name="Home")
+    await expect(home.get_by_text("Video 10")).to_be_visible()
+    await expect(home.get_by_text("Video 0")).to_be_hidden()
+
+    await home.get_by_role("button", name="Next", exact=True).click()
+    await page_world.advance(seconds=5)
+    await expect(home.get_by_text("Video 0")).to_be_in_viewport()
+    await home.get_by_role("button", name="Back", exact=True).press("Enter")
+    await page_world.advance(seconds=5)
+    await expect(home.get_by_text("Video 10")).to_be_visible()
+    await expect(home).to_be_focused()
+
+
+async def test_an_admin_changes_limits_in_home(memory: Path, browser: Browser) -> None:
+    page_world = PageWorld(memory, browser)
+    admin = page_world.ana.user.id
+    async with page_world.runs(ADMIN_USERS=admin, MAX_PER_USER_PER_DAY="100"):
+        await page_world.request_video(page_world.ben)
+        ana = await page_world.window()
+        await _opens_home(ana)
+        await page_world.settle()
+        home = ana.tab.get_by_role("tabpanel", name="Home")
+        await expect(home).to_contain_text("1 video, about 1 sec spoken")
+
+        await home.get_by_role("button", name="Change limits").click()
+        number = ana.modal.get_by_label("Requests per person per day")
+        await expect(number).to_have_value("100")
+        await number.fill("0")
+        await ana.presses("Save")
+        await expect(ana.modal).to_contain_text("Please enter 1 or more.")
+        await number.fill("20")
+        for name in ("@ben", "@cleo"):
+            await ana.picks("Who can train replicas", name)
+        await ana.modal.get_by_role("button", name="Remove @cleo").click()
+        await ana.picks("Channels to post in", "#studio")
+        await ana.presses("Save")
+        await expect(ana.modal).to_be_hidden()
+        await page_world.advance(seconds=5)
+        await expect(home).to_contain_text("Requests per person per day: 20, changed by @ana")
+        await expect(home).to_contain_text("Who can train replicas: @ben, changed by @ana")
+        await expect(home).to_contain_text("Channels to post in: #studio, changed by @ana")
+        await expect(home).to_contain_text("lowered requests per person per day from 100 to 20")
+
+        await home.get_by_role("button", name="Change limits").click()
+        await expect(ana.modal.get_by_role("button", name="Remove @ben")).to_be_visible()
+        await ana.presses("Cancel")
+        await home.get_by_role("button", name="View usage").click()
+        await expect(ana.modal).to_contain_text("@ben: 1 video")
+
+
+async def test_a_message_and_a_reply_are_made_a_video_from_their_menu(
+    page_world: PageWorld,
+) -> None:
+    parent = page_world.ben.say(SCRIPT)
+    page_world.ben.say("And thank you all.", thread_ts=parent.ts)
+    ana = await page_world.window()
+    message = ana.card(SCRIPT)
+    await message.hover()
+    more = message.get_by_role("button", name="More actions")
+    await more.click()
+    await ana.tab.keyboard.press("Escape")
+    await expect(more).to_be_focused()
+    await more.press("Enter")
+    await expect(ana.tab.get_by_role("menuitem", name="Make a video from this")).to_be_focused()
+    await ana.tab.keyboard.press("Enter")
+    await expect(ana.modal.get_by_label("Script")).to_have_value(SCRIPT)
+    await ana.presses("Cancel")
+
+    await ana.opens_thread(message)
+    reply = ana.replies().filter(has_text="And thank you all.")
+    await reply.hover()
+    await reply.get_by_role("button", name="More actions").click()
+    await ana.tab.get_by_role("menuitem", name="Make a video from this").click()
+    await expect(ana.modal.get_by_label("Script")).to_have_value("And thank you all.")
+
+
+async def test_the_app_and_people_are_mentioned_by_their_first_letters(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    await ana.composer.press_sequentially("Thanks @be")
+    people = ana.tab.get_by_role("listbox", name="People")
+    await expect(people.get_by_role("option")).to_have_text([re.compile("@ben")])
+    await ana.composer.press("Tab")
+    await expect(ana.composer).to_have_value("Thanks @ben ")
+    await ana.composer.press("Enter")
+    await expect(ana.card("Thanks @ben")).to_be_visible()
+
+    await ana.composer.press_sequentially("@rep")
+    await ana.composer.press("Enter")
+    await expect(ana.composer).to_have_value("@replica-videos ")
+    await ana.composer.press("Enter")
+    mention = ana.card("@replica-videos").first
+    await expect(mention).to_be_visible()
+    await page_world.settle()
+    await ana.opens_thread(mention)
+    await expect(ana.replies().nth(1)).to_contain_text("/video")
+
+
+async def test_the_app_answers_in_its_direct_message(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    await ana.goes_to("Replica Videos")
+    await ana.types("hello")
+    await expect(ana.card("hello")).to_be_visible()
+    await page_world.settle()
+    await expect(ana.channel.get_by_role("listitem").last).to_contain_text("/video")
+    form = await ana.opens_form(f"/video {SCRIPT}")
+    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
+
+
+LONG = "A sentence with an é. " * 300 + "The end."
+
+# Made in the browser: it takes long to get there.
+_CHOOSE_LARGE: Final = """(field) => {
+  const chosen = new DataTransfer();
+  chosen.items.add(new File([new Uint8Array(10_000_001)], "long.txt"));
+  field.files = chosen.files;
+  field.dispatchEvent(new Event("change"));
+}"""
+# Of a video that is there.
+_LOADED: Final = """(video) => new Promise((resolve, reject) => {
+  if (video.readyState >= HTMLMediaElement.HAVE_METADATA) resolve();
+  video.addEventListener("loadedmetadata", () => resolve());
+  video.addEventListener("error", () => reject(video.error));
+})"""
+
+
+def text_file(name: str, content: str) -> FilePayload:
+    return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def filed(memory: Path, browser: Browser) -> AsyncIterator[PageWorld]:
+    """A world whose bot takes long scripts and shows videos, with the page before it."""
+    settings = {"MAX_SCRIPT": "20000", "MEDIA_HOSTS": "127.0.0.1"}
+    async with PageWorld(memory, browser).runs(**settings) as world:
+        await world.settle()
+        yield world
+
+
+async def test_a_script_file_is_chosen_removed_and_sent(filed: PageWorld) -> None:
+    ana = await filed.window()
+    form = await ana.opens_form()
+    await ana.picks("Replica", REPLICA)
+    field = form.get_by_label("Script file")
+    await field.set_input_files(text_file("wrong #1.txt", "No."))
+    await expect(form.get_by_role("listitem")).to_have_text(["wrong #1.txt3 bytes"])
+    await expect(field).to_be_hidden()
+    await form.get_by_role("button", name="Remove wrong #1.txt").press("Enter")
+    await expect(form.get_by_role("listitem")).to_have_count(0)
+    await expect(field).to_be_focused()
+
+    await field.set_input_files(text_file("My script #2.txt", LONG))
+    await expect(form.get_by_role("listitem")).to_contain_text("My script #2.txt7 KB")
+    # The form changes, and the file stays.
+    await form.get_by_label("A web page").check()
+    await expect(form.get_by_label("Web page link")).to_be_visible()
+    await form.get_by_label("No background").check()
+    await expect(form.get_by_label("Web page link")).to_be_hidden()
+    await expect(form.get_by_role("listitem")).to_contain_text("My script #2.txt")
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    await filed.settle()
+    assert [video.script for video in filed.service.videos.values()] == [LONG]
+
+
+async def test_a_file_that_cannot_be_a_script_is_refused_under_its_field(filed: PageWorld) -> None:
+    ana = await filed.window()
+    form = await ana.opens_form()
+    await ana.picks("Replica", REPLICA)
+    field = form.get_by_label("Script file")
+    await field.evaluate(_CHOOSE_LARGE)
+    await expect(form.get_by_text("long.txt is larger than 10 MB.")).to_be_visible()
+    await expect(form.get_by_role("listitem")).to_have_count(0)
+
+    await field.set_input_files(
+        {"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF\x00"}
+    )
+    await expect(form.get_by_text("larger than 10 MB")).to_be_hidden()
+    await ana.presses("Create")
+    await expect(form.get_by_text("isn't a plain text file")).to_be_visible()
+    assert not filed.service.videos
+
+
+async def test_a_video_plays_in_its_thread_and_a_long_transcript_is_a_link_there(
+    filed: PageWorld,
+) -> None:
+    ana = await filed.window()
+    form = await ana.opens_form()
+    await ana.picks("Replica", REPLICA)
+    script = "Olá. " + LONG * 2
+    await form.get_by_label("Script file").set_input_files(text_file("a.txt", script))
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    await filed.settle()
+    await filed.advance(minutes=5)
+    await ana.tab.get_by_role("button", name="3 replies").click()
+    player = ana.thread.get_by_label("Olá. A sentence").and_(ana.thread.locator("video"))
+    await expect(player).to_have_count(1)
+    await player.evaluate(_LOADED)
+    await expect(ana.thread.get_by_role("link", name=".mp4")).to_contain_text("66 KB")
+    link = ana.thread.get_by_role("link", name=".txt")
+    await expect(link).to_contain_text("KB")
+    address = await link.evaluate("(link) => link.href")
+    answer = await ana.tab.request.get(address)
+    assert await answer.text() == script

@@ -1,15 +1,16 @@
-"""What each person sees on the sandbox's page, in a real browser, also after interruptions."""
+"""What each person sees and finds on the sandbox's page, in a real browser, also after breaks."""
 
 import re
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, expect
 
 from sandbox.block_kit import Json
 from sandbox.page.server import Page
 from sandbox.slack_objects import Message
-from tests.browser import GONE, PageWorld, Window
+from tests.browser import GONE, PageWorld, Window, within_limit
+from tests.world import REPLICA
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -211,3 +212,244 @@ def _posts(world: PageWorld, text: str, blocks: list[Json]) -> None:
     """Have the app post blocks that the bot has no use for."""
     studio, app = world.slack.channel("studio").id, world.slack.bot.id
     world.slack.post(Message(studio, "", app, text, blocks, is_from_bot=True))
+
+
+LONG_SCRIPT = (
+    "Welcome to the team, Kim! Your seat is by the window, and lunch is at noon. See you there."
+)
+OTHER = "Our numbers for the third quarter, in one minute."
+
+
+async def test_an_open_form_is_shown_only_in_the_tab_that_opened_it(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    await ana.opens_form("/video Half a sentence")
+    other = Window(await ana.tab.context.new_page())
+    await other.tab.goto(f"{page_world.page.url}/?as=ana")
+    await expect(other.composer).to_be_visible()
+    await other.types("/vidoe")
+    await expect(other.tab.get_by_text("/vidoe is not a command")).to_be_visible()
+    await expect(other.modal).to_be_hidden()
+    await expect(ana.modal).to_be_visible()
+
+    await ana.tab.reload()
+    await expect(ana.modal.get_by_label("Script")).to_have_value("Half a sentence")
+    await other.composer.fill("")
+    await other.opens_form("/replica")
+    await expect(ana.modal).to_be_hidden()
+
+
+async def test_a_sandbox_that_has_ended_says_so_and_how_to_start_it_again(
+    page_world: PageWorld,
+) -> None:
+    command = "python -m sandbox --port 9000"
+    await page_world.page.stop()
+    page_world.page = Page(page_world.slack, page_world.service, command=command)
+    await page_world.page.start(0)
+    ana = await page_world.window()
+    page_world.windows.forgiven = GONE
+    port = urlsplit(page_world.page.url).port
+    assert port
+    await page_world.page.stop()
+
+    status = ana.tab.get_by_role("status")
+    await expect(status).to_have_text(f"The sandbox has ended. To start it again: {command}")
+    await expect(ana.tab.get_by_text("Connecting")).to_have_count(0)
+    await page_world.page.start(port)
+    await expect(status).to_be_hidden()
+    page_world.ben.say("Here again")
+    await expect(ana.card("Here again")).to_be_visible()
+
+
+async def test_each_of_the_first_steps_does_or_shows_it(page_world: PageWorld) -> None:
+    ana = await page_world.window(place="attic")
+    steps = ana.tab.get_by_role("region", name="First steps")
+    await expect(steps.get_by_role("listitem")).to_have_text(
+        [re.compile("Type /video"), re.compile("Switch user"), re.compile("Break something")]
+    )
+
+    await steps.get_by_role("button", name="Type /video").click()
+    await expect(ana.tab.get_by_role("heading", level=1)).to_have_text("studio")
+    await expect(ana.composer).to_have_value("/video Hello team")
+    await expect(ana.composer).to_be_focused()
+    await ana.composer.press("Enter")
+    await expect(ana.modal.get_by_label("Script")).to_have_value("Hello team")
+    await ana.presses("Cancel")
+
+    await ana.composer.fill("Half a thought")
+    await steps.get_by_role("button", name="Type /video").click()
+    await expect(ana.composer).to_have_value("Half a thought")
+    await ana.composer.fill("")
+
+    await steps.get_by_role("button", name="Switch user").click()
+    await expect(ana.tab.get_by_role("radio", name="ana")).to_be_focused()
+    await ana.tab.keyboard.press("ArrowRight")
+    await expect(ana.tab.get_by_role("radio", name="ben")).to_be_checked()
+
+    await steps.get_by_role("button", name="Break something").click()
+    await expect(ana.panel).to_be_visible()
+
+
+async def test_the_invitation_that_the_form_asks_for_can_be_typed(page_world: PageWorld) -> None:
+    page_world.slack.change_channel("vault", with_bot=False)
+    ana = await page_world.window()
+    await ana.goes_to("vault")
+    await ana.opens_form(f"/video {SCRIPT}")
+    await ana.picks("Replica", "r-anna-42")
+    await ana.presses("Create")
+    await expect(ana.modal).to_contain_text("/invite")
+    told = re.search(r"/invite @[\w-]+", await ana.modal.inner_text())
+    assert told
+    await ana.presses("Cancel")
+
+    await ana.types("/invite @nobody")
+    main = ana.tab.get_by_role("main")
+    await expect(main).to_contain_text(f"Only the app can be invited here: {told[0]}")
+    await ana.types(told[0])
+    await expect(main).not_to_contain_text("is not a member")
+    await expect(ana.composer).to_have_value("")
+    await ana.asks(SCRIPT)
+
+    await ana.goes_to("Replica Videos")
+    await ana.types(told[0])
+    await expect(main).to_contain_text("Nobody can be invited to a direct message.")
+
+
+MINE = "Welcome to the team, Kim!"
+# How the call stands on the wire; forms and buttons have the same name.
+CREATE_CALL = re.compile(r"bot → video service\s*create_video")
+NUMBERS = "Our numbers in one minute."
+
+
+def _shown(wire: Locator) -> Locator:
+    return wire.get_by_role("group").filter(visible=True)
+
+
+async def test_requests_are_searched_and_cleared_in_every_window(page_world: PageWorld) -> None:
+    ana, ben = await page_world.window("ana"), await page_world.window("ben")
+    await ana.asks(MINE)
+    await page_world.request_video(page_world.ben, {"script": NUMBERS})
+    await page_world.advance(minutes=3)
+    wire, others = await ana.looks_behind("Wire"), await ben.looks_behind("Wire")
+    await wire.get_by_label("Show").select_option("video service → bot")
+    await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(0)
+    await expect(_shown(wire).filter(has_text="callback").first).to_be_visible()
+    await wire.get_by_label("Show").select_option("")
+    await wire.get_by_label("Search").fill("NUMBERS in")
+    await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(1)
+    # What comes later is searched too.
+    page_world.ben.say("A line")
+    await page_world.request_video(page_world.ben, {"script": NUMBERS})
+    await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(2)
+    await wire.get_by_label("Search").fill("nobody wrote this")
+    await expect(wire.get_by_text("No request matches.")).to_be_visible()
+
+    await wire.get_by_role("button", name="Clear").click()
+    await expect(wire.get_by_text("No requests yet.")).to_be_visible()
+    await expect(others.get_by_text("No requests yet.")).to_be_visible()
+    await wire.get_by_label("Search").fill("")
+    await page_world.ana.command("/replica", "list")
+    await expect(_shown(wire).first).to_contain_text("/replica")
+
+
+GLAD = "Welcome to the team, Kim! We are glad that you are here."
+# How the call stands on the wire; forms and buttons have the same name.
+
+
+# ── Switches ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_where_the_bot_may_not_post_the_answer_is_a_direct_message(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    slack = await ana.looks_behind("Slack")
+    vault = slack.get_by_role("group", name="vault")
+    member = vault.get_by_role("switch", name="App is a member")
+    await member.check()
+    await expect(member).to_be_checked()
+    await ana.goes_to("vault")
+    await expect(ana.tab.get_by_role("main")).to_contain_text("4 members")
+    await member.uncheck()
+    await expect(ana.tab.get_by_role("main")).to_contain_text("Replica Videos is not a member")
+    page_world.slack.change_channel("vault", with_bot=True)
+    await ana.opens_form(f"/video {SCRIPT}")
+    await ana.picks("Replica", "r-anna-42")
+    page_world.slack.change_channel("vault", with_bot=False)
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    news = ana.tab.get_by_role("button", name=re.compile("^Replica Videos.*1 new"))
+    await expect(news).to_be_visible()
+    await page_world.advance(minutes=3)
+    await ana.goes_to("Replica Videos")
+
+    card = ana.card(GLAD[:20])
+    await expect(card).to_contain_text("I couldn't post in")
+    await ana.opens_thread(card)
+    await expect(ana.replies().nth(1)).to_contain_text("” is ready")
+    assert not page_world.slack.messages("vault")
+
+
+async def test_approval_is_switched_on_and_off(page_world: PageWorld) -> None:
+    await page_world.ana.command("/replica", f"add {REPLICA}")
+    ana = await page_world.window()
+    slack = await ana.looks_behind("Slack")
+    approval = slack.get_by_role("switch", name="Approval")
+    await expect(approval).not_to_be_checked()
+    await approval.check()
+    waiting = await ana.asks(GLAD)
+    await page_world.settle()
+    await expect(waiting).to_contain_text("Waiting for approval")
+    await ana.panel.get_by_role("button", name="Reset all").click()
+    await expect(approval).not_to_be_checked()
+    await ana.asks("This one needs none.")
+    await page_world.settle()
+    assert page_world.created_count() == 1
+    # What waited before it was switched off can still be approved.
+    await ana.becomes("ben")
+    await ana.goes_to("Replica Videos")
+    await ana.tab.get_by_role("tab", name="Messages").click()
+    asked = ana.card(GLAD)
+    await asked.get_by_role("button", name="Approve").click()
+    await expect(asked).to_contain_text("Approved by")
+    await page_world.settle()
+    assert page_world.created_count() == 2
+
+
+# ── Watch ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_watch_link_opens_a_page_with_the_video_and_its_script(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    card = await ana.asks(GLAD)
+    await page_world.advance(minutes=3)
+    async with ana.tab.expect_popup() as opened:
+        await card.get_by_role("link", name="Watch").click()
+    film = await opened.value
+
+    await expect(film.get_by_role("note")).to_contain_text("this is neither Slack nor a video")
+    await expect(film.get_by_role("blockquote")).to_have_text(GLAD)
+    video = film.locator("video")
+    loaded = """video => new Promise(resolve => {
+      if (video.readyState >= 2) resolve();
+      else video.addEventListener("loadeddata", () => resolve());
+    })"""
+    await within_limit(video.evaluate(loaded))
+    subtitled = """track => new Promise(resolve => {
+      if (track.readyState === 2) resolve();
+      else track.addEventListener("load", () => resolve());
+    })"""
+    await within_limit(video.locator("track").evaluate(subtitled))
+    shown = """video => {
+      const [track] = video.textTracks;
+      const said = [...track.cues].map(cue => cue.text).join(" ");
+      return [track.mode, said, video.videoWidth > 0, video.duration > 5];
+    }"""
+    assert await video.evaluate(shown) == ["showing", GLAD, True, True]
+    plays = """video => new Promise(resolve => {
+      video.addEventListener("timeupdate", () => video.currentTime > 0.1 && resolve());
+      video.play();
+    })"""
+    await within_limit(video.evaluate(plays))
+    assert await film.evaluate("window.opener") is None

@@ -5,6 +5,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -213,18 +214,6 @@ async def test_approval_is_played_without_settings_and_decided_after_the_scenari
     assert world.created_count() == 1
 
 
-async def test_a_scenario_can_follow_any_other_at_once(quick_world: PageWorld) -> None:
-    await quick_world.ben.command("/replica", f"add {REPLICA}", "lobby")
-    ana = await quick_world.window(reduced_motion="reduce")
-    for title in ("The account is out of credit", "The API key is revoked", "Too many requests"):
-        note = await _plays(ana, title)
-        async with _time_passing(quick_world, ana):
-            await expect(note).to_contain_text(BACK, timeout=_A_SCENARIO)
-    await expect(note).to_contain_text("and then created the video")
-    await expect(ana.card("The town hall")).to_contain_text("Ready")
-    assert quick_world.created_count() == 1
-
-
 async def test_questions_that_are_asked_together_end_a_scenario_too(
     quick_world: PageWorld,
 ) -> None:
@@ -270,3 +259,26 @@ async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(
     await expect(ana.tab.get_by_role("radio", name="ana")).to_be_checked()
     await expect(ana.card("The new office")).to_have_count(2)
     assert await _switches(ana) == before
+
+
+async def test_a_scenario_can_be_played_again_although_its_video_exists(
+    memory: Path, browser: Browser
+) -> None:
+    # The clock stands still, and a card that waits for approval would wait for it.
+    timings = replace(TIMINGS, jitter=0, card_delay=timedelta(0))
+    world = PageWorld(memory, browser, timings)
+    world.pauses = {**world.pauses, "same_within": Timings().same_within}
+    title = "A video that needs approval"
+    async with world.runs(APPROVERS=world.ben.user.id):
+        ana = await world.window(reduced_motion="reduce")
+        scenarios = await ana.looks_behind("Scenarios")
+        await scenarios.get_by_role("button", name=f"Play “{title}”").click()
+        note = ana.tab.get_by_role("region", name=title)
+        await expect(note).to_contain_text("Everything works again")
+        await expect(ana.card("Our founders")).to_have_count(1)
+        assert "offers" not in await note.inner_text()
+
+        await note.get_by_role("button", name="Play again").click()
+        await expect(note).to_contain_text("You press Create another all the same.")
+        await expect(note).to_contain_text("Switch to one of them")
+        await expect(ana.card("Our founders")).to_have_count(2)

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -13,13 +12,12 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox import events
+from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.driver import ClientRefusal, Person
 from sandbox.http import Server
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Shortcut
-
-Json = dict[str, Any]
 
 SHORTCUTS = (
     Shortcut("Use this", "message", "from_message"),
@@ -64,13 +62,10 @@ class App:
 
 
 @pytest.fixture
-async def slack(clock: ManualClock) -> AsyncIterator[SandboxSlack]:
-    slack = SandboxSlack(clock)
+def slack(slack: SandboxSlack) -> SandboxSlack:
     slack.app = replace(slack.app, shortcuts=SHORTCUTS)
     events.follow(slack)
-    await slack.start()
-    yield slack
-    await slack.stop()
+    return slack
 
 
 @pytest.fixture

@@ -493,11 +493,6 @@ async def test_no_server_of_the_sandbox_answers_to_another_name_or_another_site(
                 assert await status(url, Origin=origin) == 403, origin
 
 
-async def test_the_servers_listen_on_loopback_alone(browser: Browser) -> None:
-    for url in (browser.page.url, browser.world.slack.url, browser.world.service.url):
-        assert url.startswith("http://127.0.0.1:")
-
-
 async def test_an_action_is_accepted_only_from_the_pages_own_script(browser: Browser) -> None:
     place = browser.world.slack.channel("studio").id
     body = json.dumps({"channel": place, "text": "Forged"})
@@ -594,15 +589,6 @@ def test_an_invalid_port_is_refused_with_a_sentence(
             with pytest.raises(SystemExit, match="2"):
                 main(["--no-browser", f"--port={port}"])
             assert "a port is a number from 1 to 65535" in capsys.readouterr().err
-
-
-async def test_the_served_bot_never_loads_the_sandbox(tmp_path: Path) -> None:
-    found = (
-        "import sys, bot.__main__, bot.app, bot.ops.doctor;"
-        "print([name for name in sys.modules if name.startswith('sandbox')])"
-    )
-    assert await run(tmp_path, "-c", found) == (0, "[]\n")
-    assert "demo" not in (await run(tmp_path, "-m", "bot", "--help"))[1]
 
 
 async def run(folder: Path, *arguments: str) -> tuple[int | None, str]:

@@ -87,19 +87,3 @@ async def test_where_settings_leave_the_sample_out_there_is_a_replica_to_ask_wit
         await ana.command("/video", "Hello team")
         assert ana.modal is not None
         assert [each["value"] for each in await ana.modal.suggest("replica_id")] == [REPLICA]
-
-
-async def test_the_page_begins_with_the_sample_where_requests_need_approval(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("APPROVERS", "ben")
-    clock = TrailingClock(SystemClock(), SPAN)
-    async with running(clock, Pace(), TIMINGS) as sandbox:
-        await begin(sandbox, clock)
-        assert len(sandbox.service.videos) == 2
-        ana = Person(sandbox.slack, "ana")
-        await ana.command("/video", "Hello team")
-        assert ana.modal is not None
-        await ana.modal.submit({"replica_id": REPLICA})
-        await sandbox.bot.settled()
-        assert len(sandbox.service.videos) == 2

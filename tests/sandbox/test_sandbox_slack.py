@@ -1,9 +1,12 @@
-"""The sandbox's Slack: its Web API, its clients and the requests that it sends."""
+"""The sandbox's Slack is as strict as the real one: Web API, clients, files and Socket Mode."""
 
+import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -14,12 +17,12 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
+from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.http import Server
 from sandbox.slack import SandboxSlack
-
-Json = dict[str, Any]
+from sandbox.socket_mode import OPEN
 
 
 @dataclass
@@ -49,14 +52,6 @@ class Bot:
         if "payload" in form:
             return dict(json.loads(form["payload"][0]))
         return {key: values[0] for key, values in form.items()}
-
-
-@pytest.fixture
-async def slack(clock: ManualClock) -> AsyncIterator[SandboxSlack]:
-    slack = SandboxSlack(clock)
-    await slack.start()
-    yield slack
-    await slack.stop()
 
 
 @pytest.fixture
@@ -203,9 +198,6 @@ async def test_history_needs_membership_and_the_scope_of_its_kind_of_place(
     assert caught.value.response["needed"] == "im:history"
 
 
-# Whom a message notifies
-
-
 # What people do
 
 
@@ -314,4 +306,191 @@ async def test_a_view_that_changed_or_closed_is_not_updated(
     assert await refusal(client.views_update(view_id=view["id"], view=form())) == "not_found"
 
 
-# What people see
+FILE_FORM: Json = {
+    "type": "modal",
+    "title": {"type": "plain_text", "text": "A form"},
+    "submit": {"type": "plain_text", "text": "Send"},
+    "blocks": [
+        {
+            "type": "input",
+            "block_id": "file",
+            "label": {"type": "plain_text", "text": "File"},
+            "element": {
+                "type": "file_input",
+                "action_id": "file",
+                "filetypes": ["text"],
+                "max_files": 1,
+            },
+        }
+    ],
+}
+
+
+def test_a_person_can_only_enter_their_own_files_of_the_allowed_types() -> None:
+    slack = SandboxSlack(ManualClock())
+    view = slack.open_view(slack.new_trigger(slack.user("ana").id, None), FILE_FORM)
+    modal = Modal(slack, view)
+    for owner, name, size in (
+        ("ben", "a.txt", 1),
+        ("ana", "a.pdf", 1),
+        ("ana", "a.txt", 10**7 + 1),
+    ):
+        file = slack.upload(owner, name, b"a" * size)
+        with pytest.raises(ClientRefusal):
+            modal.type({"file": {"file": [file["id"]]}}, finished=True)
+    first, second = (slack.upload("ana", name, b"a")["id"] for name in ("a.txt", "B.TXT"))
+    with pytest.raises(ClientRefusal, match="no more than 1"):
+        modal.type({"file": {"file": [first, second]}}, finished=True)
+    modal.type({"file": {"file": [second]}}, finished=True)
+    assert [file["name"] for file in modal.values["file"]] == ["B.TXT"]
+
+
+# ── Files of the app ──────────────────────────────────────────────────────────────────────────────
+
+
+async def send(url: str, content: bytes) -> int:
+    async with aiohttp.ClientSession() as session, session.post(url, data=content) as answer:
+        return answer.status
+
+
+async def upload(client: AsyncWebClient, content: bytes = b"Hello") -> str:
+    said = await client.files_getUploadURLExternal(filename="a.txt", length=len(content))
+    assert await send(said["upload_url"], content) == 200
+    return str(said["file_id"])
+
+
+async def test_an_upload_is_completed_once_and_its_url_is_used_once(
+    slack: SandboxSlack, client: AsyncWebClient
+) -> None:
+    said = await client.files_getUploadURLExternal(filename="a.txt", length=5)
+    url, file = said["upload_url"], str(said["file_id"])
+    channel = slack.channel("studio").id
+    complete = partial(
+        client.files_completeUploadExternal, files=[{"id": file}], channel_id=channel
+    )
+    with pytest.raises(SlackApiError, match="file_not_found"):
+        await complete()
+    assert await send(url, b"Hello, world") == 400
+    assert await send(url, b"Hello") == 200
+    assert await send(url, b"Hello") == 404
+    assert await send(f"{url}x", b"Hello") == 404
+    await complete()
+    with pytest.raises(SlackApiError, match="file_not_found"):
+        await complete()
+    assert len(slack.messages("studio")) == 1
+
+
+async def test_what_slack_does_not_share_stays_as_it_is(
+    slack: SandboxSlack, client: AsyncWebClient, subtests: pytest.Subtests
+) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"channel_id": "U000000001"}, "invalid_arguments"),
+        ({"channel_id": "C999999999"}, "channel_not_found"),
+        ({"channel_id": "vault"}, "channel_not_found"),
+        ({"channel_id": "lobby"}, "not_in_channel"),
+        ({"channel_id": "attic"}, "posting_to_channel_denied"),
+        ({"thread_ts": "1.000001"}, "thread_not_found"),
+        ({"files": [{"id": "F0NONE"}]}, "file_not_found"),
+        ({"files": []}, "invalid_arguments"),
+    ]
+    for arguments, code in cases:
+        with subtests.test(arguments=arguments, code=code):
+            names = {each.name: each.id for each in slack.channels.values()}
+            place = arguments.get("channel_id", "studio")
+            file = await upload(client)
+            asked = {
+                "files": [{"id": file}],
+                **arguments,
+                "channel_id": names.get(place, place),
+            }
+            with pytest.raises(SlackApiError, match=code):
+                await client.files_completeUploadExternal(**asked)
+            shared = len(slack.messages("studio"))
+            await client.files_completeUploadExternal(
+                files=[{"id": file}], channel_id=names["studio"]
+            )
+            assert len(slack.messages("studio")) == shared + 1
+
+
+async def test_an_upload_needs_the_scope_a_name_and_a_length(
+    slack: SandboxSlack, client: AsyncWebClient
+) -> None:
+    for name, length in (("", 5), ("a.txt", 0)):
+        with pytest.raises(SlackApiError, match="missing_argument"):
+            await client.files_getUploadURLExternal(filename=name, length=length)
+    file = await upload(client)
+    slack.scopes.discard("files:write")
+    with pytest.raises(SlackApiError, match="missing_scope"):
+        await client.files_getUploadURLExternal(filename="a.txt", length=5)
+    with pytest.raises(SlackApiError, match="missing_scope"):
+        await client.files_completeUploadExternal(files=[{"id": file}])
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def call(slack: SandboxSlack, session: aiohttp.ClientSession, method: str, token: str) -> Any:  # noqa: ANN401 - JSON
+    headers = {"Authorization": f"Bearer {token}"}
+    async with session.post(slack.api_url + method, headers=headers) as answer:
+        return await answer.json()
+
+
+class SocketApp:
+    """A program that opens connections and acknowledges what it is told to."""
+
+    def __init__(self, slack: SandboxSlack, session: aiohttp.ClientSession) -> None:
+        self._slack, self._session = slack, session
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        opened = await call(self._slack, self._session, OPEN, self._slack.socket_mode.app_token)
+        async with self._session.ws_connect(opened["url"]) as socket:
+            yield socket
+
+
+async def test_only_the_app_level_token_opens_a_connection_and_it_does_nothing_else(
+    slack: SandboxSlack, session: aiohttp.ClientSession
+) -> None:
+    app_token = slack.socket_mode.app_token
+    refused = {
+        (OPEN, slack.bot_token): "not_allowed_token_type",
+        (OPEN, "xapp-1-other"): "invalid_auth",
+        ("auth.test", app_token): "not_allowed_token_type",
+    }
+    for (method, token), error in refused.items():
+        assert (await call(slack, session, method, token))["error"] == error
+    url = (await call(slack, session, OPEN, app_token))["url"]
+    async with session.ws_connect(url) as socket:
+        hello = await socket.receive_json()
+    assert (hello["type"], hello["num_connections"]) == ("hello", 1)
+    # An address is valid once.
+    with pytest.raises(aiohttp.WSServerHandshakeError):
+        await session.ws_connect(url)
+    assert app_token not in str([slack.wire.shown(each) for each in slack.wire.exchanges])
+    assert url.partition("ticket=")[2] not in str(list(map(slack.wire.shown, slack.wire.exchanges)))
+
+
+async def test_messages_of_another_shape_and_answers_that_are_not_accepted_are_noted(
+    slack: SandboxSlack, session: aiohttp.ClientSession
+) -> None:
+    app = SocketApp(slack, session)
+    async with app.connected() as socket, app.connected() as other:
+        for each in (socket, other):
+            await each.receive_json()
+        answered = asyncio.ensure_future(  # noqa: TID251 - awaited below
+            slack.socket_mode.deliver("events_api", {"type": "event_callback"})
+        )
+        envelope = await socket.receive_json()
+        assert (envelope["retry_attempt"], envelope["retry_reason"]) == (0, "")
+        acknowledged = {"envelope_id": envelope["envelope_id"]}
+        with_payload = acknowledged | {"payload": {"text": "Hi"}}
+        await socket.send_str("{")
+        await socket.send_json({"id": 1})
+        # An event takes no payload: https://docs.slack.dev/apis/events-api/using-socket-mode
+        await socket.send_json(with_payload)
+        await socket.send_json(acknowledged)
+        assert await answered == acknowledged
+    assert slack.socket_mode.refused == ["{", {"id": 1}, with_payload]
