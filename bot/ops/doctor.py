@@ -64,6 +64,12 @@ _CHECK_TIMEOUT: Final = 1.25
 _SERVICE: Final = "video service"
 # Nothing has this id: to ask for it costs nothing and changes nothing.
 _UNKNOWN: Final = "/v2/videos/is-anyone-there"
+# Which setting the service refuses, by the status of its answer.
+_WRONG: Final[Mapping[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "VIDEO_API_KEY",
+    HTTPStatus.FORBIDDEN: "VIDEO_API_KEY",
+    HTTPStatus.PAYMENT_REQUIRED: "",
+}
 _SILENT: Final = "The video service answered "  # our words where it gave no reason
 _ALL_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - to call, not to listen
 
@@ -264,8 +270,8 @@ async def _check_service(
 
 async def read_unknown(
     url: str, key: str, proxy: str | None, timings: Timings, clock: Clock, *, mask: Mask
-) -> tuple[Finding, int | None]:
-    """Return what a harmless read shows, and the status of the answer; None without one."""
+) -> tuple[Finding, str]:
+    """Return what a harmless read shows, and which setting has to be corrected, if any."""
     try:
         async with service_client.connect(proxy) as clients:
             with service_errors.translated():
@@ -276,8 +282,9 @@ async def read_unknown(
                         body = await service_client.content_of(response)
     except OutsideError as failure:
         cause = explain(failure, url, timings.call_timeout, "VIDEO_API_URL")
-        return error(_SERVICE, *cause), None
-    return _judge_service(response, body, mask, clock), response.status_code
+        return error(_SERVICE, *cause), "VIDEO_API_URL"
+    found = _judge_service(response, body, mask, clock)
+    return found, _WRONG.get(response.status_code, "" if found.ok else "VIDEO_API_URL")
 
 
 async def list_replicas(

@@ -1,6 +1,7 @@
 """The guided set-up: ask for the settings, check each, write ``.env``, say how to start.
 
-Of a ``.env`` that is there, only the settings that change are touched.
+Of a ``.env`` that is there, only the settings that change are touched. Each question raises
+``click.Abort`` when the person ends it, with Ctrl-C or Ctrl-D.
 """
 
 import asyncio
@@ -10,11 +11,12 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
+import textwrap
 import webbrowser
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from http import HTTPStatus
 from itertools import count
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -26,10 +28,10 @@ from bot import log
 from bot.clock import SystemClock
 from bot.errors import OperatorError
 from bot.masking import Mask
-from bot.ops import doctor, terminal
+from bot.ops import doctor
 from bot.ops.doctor import list_replicas, read_unknown
 from bot.ops.doctor_slack import CreatedApp, create_app, try_app_token, try_bot_token
-from bot.ops.finding import CheckState, Finding, report, sentence
+from bot.ops.finding import CheckState, Finding, counted, printable, report, sentence
 from bot.ops.manifest import manifest, read
 from bot.settings import (
     ENV_FILE,
@@ -91,6 +93,10 @@ _WRITTEN: Final = (
 _OFFER_AFTER: Final = 3  # tries: then it may go on with what was found wrong
 _MAX_NAMED: Final = 5  # replicas
 
+_ADDRESS: Final = (
+    "The address of the service's API, up to /v2, from its API documentation,\n"
+    "  such as https://videos.example.com"
+)
 _APPS: Final = "https://api.slack.com/apps"
 
 # Allowed as they are in a query: https://www.rfc-editor.org/rfc/rfc3986#section-3.4
@@ -100,6 +106,73 @@ _NOT_ENCODED: Final = "/:@,"
 _CONFIGURATION_TOKEN: Final = "xoxe.xoxp-"  # noqa: S105 - how one begins
 
 _TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
+_WIDTH: Final = 80  # columns at most: longer lines are hard to read
+_INDENT: Final = "  "
+# What a terminal sends around what is pasted, and for keys that edit no line.
+_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)?")
+_INVISIBLE: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]"
+)
+_QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
+
+
+# ── The terminal: colours only repeat what the words say ──────────────────────────────────────────
+
+
+def _heading(text: str) -> None:
+    """Print a heading, with an empty line before it."""
+    click.echo()
+    _say(text, "", bold=True)
+
+
+def _say(text: str, start: str = _INDENT, **style: Any) -> None:  # noqa: ANN401 - as click has it
+    """Print a paragraph, wrapped."""
+    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
+    wrapped = textwrap.fill(
+        printable(text),  # a part of it may come from the file, or from another program
+        max(width, len(start) + 20),
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    click.echo(click.style(wrapped, **style) if style else wrapped)
+
+
+def _good(text: str) -> None:
+    """Print that something is as it should be."""
+    _say(text, f"{_INDENT}ok: ", fg="green")
+
+
+def _bad(text: str) -> None:
+    """Print what is wrong and what to do."""
+    _say(text, f"{_INDENT}!  ", fg="red")
+
+
+def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
+    """Return what is typed, without what surrounds it; the default for an empty line.
+
+    Nothing of it is shown if it is ``hidden``.
+    """
+    typed = click.prompt(
+        _INDENT + (f"{question} [{default}]:" if default else f"{question}:"),
+        default="",
+        show_default=False,
+        hide_input=hidden,
+        prompt_suffix=" ",
+    )
+    return cleaned(typed)
+
+
+def cleaned(text: str) -> str:
+    """Return a pasted value without the spaces, line breaks and quotes around it.
+
+    A terminal's own sequences and invisible characters go too, wherever they are.
+    """
+    text = _INVISIBLE.sub("", _SEQUENCE.sub("", text)).strip()
+    while len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
+        text = text[1:-1].strip()
+    return text
 
 
 # ── Answers ──────────────────────────────────────────────────────────────────────────────────────
@@ -113,7 +186,6 @@ def mistake_in(name: str, text: str) -> str | None:
 
 def normal(name: str, text: str) -> str:
     """Return a value as it is written: without ``NAME=`` before it, or a slash at its end."""
-    cleaned = terminal.cleaned
     text = cleaned(re.sub(rf"^(?:export\s+)?{name}\s*=", "", cleaned(text)))
     return text.rstrip("/") if name.endswith("_URL") else text
 
@@ -161,7 +233,6 @@ class Wizard:
         self._port = {**known, **environ}.get("PORT", "3000")
         self._may_list = "VIDEO_API_LISTS" not in {**known, **environ} and not (is_silent and known)
         self._values: dict[str, str] = {}
-        self._refused: object = None  # what was tried last
         ways = given if {"SLACK_APP_TOKEN", "PUBLIC_URL"} & given.keys() else self._known
         self.uses_socket_mode = "SLACK_APP_TOKEN" in ways or "PUBLIC_URL" not in ways
         self.replicas: list[str] | None = None
@@ -182,12 +253,12 @@ class Wizard:
         """
         self._values = {name: self._answer(name) or self._known.get(name, "") for name in _TAKEN}
         if not self._is_silent:
-            terminal.say(
+            _say(
                 "Set up Replica Videos in your Slack workspace. It takes a few minutes. Press "
                 "Enter to take what is in [brackets]. Ctrl-C stops: nothing is written before the "
                 "end."
             )
-            terminal.say(
+            _say(
                 "Slack needs no public address of the bot: it works on a laptop and behind a "
                 "firewall (Socket Mode). To have Slack call an https address of yours instead, "
                 "press Ctrl-C and set PUBLIC_URL."
@@ -209,66 +280,51 @@ class Wizard:
     # ── Steps ─────────────────────────────────────────────────────────────────────────────────
 
     def _service(self) -> None:
-        terminal.heading("Video service")
-        question = (
-            "The address of the service's API, up to /v2, from its API documentation,\n"
-            "  such as https://videos.example.com"
-        )
-        known = self._known.get("VIDEO_API_URL", "")
-        url = self._answer("VIDEO_API_URL") or self._typed("VIDEO_API_URL", question, known)
-        key = self._secret("VIDEO_API_KEY")
-        for tries in count(1):
-            proxy, mask = self._connection.proxy_for(url), Mask([key])
-            found, status = self._wait_for(
-                read_unknown(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
-            )
-            is_accepted = found.ok or status == HTTPStatus.PAYMENT_REQUIRED
-            found, tried = found.cleaned(mask), (url, key)
-            if self._settled(found, "VIDEO_API_KEY", tries, tried, is_accepted=is_accepted):
-                break
-            if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-                key = self._typed_secret("VIDEO_API_KEY", key if tries >= _OFFER_AFTER else "")
-            else:
-                url = self._typed("VIDEO_API_URL", question, url)
-        self._values |= {"VIDEO_API_URL": url, "VIDEO_API_KEY": key}
+        _heading("Video service")
+
+        def check(url: str, key: str) -> Coroutine[Any, Any, tuple[Finding, str]]:
+            proxy = self._connection.proxy_for(url)
+            return read_unknown(url, key, proxy, _TIMINGS, SystemClock(), mask=Mask([key]))
+
+        url, key = self._checked(["VIDEO_API_URL", "VIDEO_API_KEY"], check)
+        proxy = self._connection.proxy_for(url)
         self.replicas = asyncio.run(
-            list_replicas(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
+            list_replicas(url, key, proxy, _TIMINGS, SystemClock(), mask=Mask([key]))
         )
         if self.replicas:
             number, named = len(self.replicas), ", ".join(self.replicas[:_MAX_NAMED])
             more = f" and {number - _MAX_NAMED} more" if number > _MAX_NAMED else ""
-            account = f"Your account has {number} replica{'' if number == 1 else 's'}"
-            terminal.good(f"{account}: {named}{more}.")
+            _good(f"Your account has {counted(number, 'replica')}: {named}{more}.")
 
     def _app(self) -> None:
         if "SLACK_BOT_TOKEN" in {**self._known, **self._given}:
             return
-        terminal.heading("The Slack app")
+        _heading("The Slack app")
         text = manifest(ManifestSettings.read(self._values), socket_mode=self.uses_socket_mode)
         form = link(text)
-        terminal.say("This link opens Slack's form for a new app, with everything filled in:")
+        _say("This link opens Slack's form for a new app, with everything filled in:")
         click.echo(f"\n{form}\n")
-        terminal.say(
+        _say(
             "With an app configuration token (api.slack.com/apps, below your apps: Generate "
             "Token), Slack creates the app without the form. If you have the app, type have."
         )
         if page := self._page_of_app(text):
             click.echo(f"\n{page}\n")
         else:
-            terminal.say("In the form: pick your workspace, then Next > Create.")
+            _say("In the form: pick your workspace, then Next > Create.")
         if not webbrowser.open(page or form):
-            terminal.say("No browser opened. Copy the link above into one.")
-        terminal.say(
+            _say("No browser opened. Copy the link above into one.")
+        _say(
             "In the sidebar: Install App > Install to Workspace > Allow. If it says Request to "
             "Install, an admin of the workspace has to approve the app first."
         )
         if not page:
             socket = " --json" if self.uses_socket_mode else ""
-            terminal.say(
+            _say(
                 "No form, or an empty one? Choose From a manifest, and paste what this prints in "
                 f"another terminal: {sys.executable} -m bot manifest{socket}"
             )
-        terminal.say(
+        _say(
             "An icon for the app is in docs/pictures/icon.png: add it under Basic Information > "
             "Display Information."
         )
@@ -278,13 +334,13 @@ class Wizard:
 
         The token for it is kept nowhere.
         """
-        question = "Press Enter to open the form, paste a token, or type have (not shown):"
-        while token := terminal.ask(question, hidden=True):
+        question = "Press Enter to open the form, paste a token, or type have (not shown)"
+        while token := _ask(question, hidden=True):
             if token == "have":  # noqa: S105 - no token
-                terminal.say("Open the app here:")
+                _say("Open the app here:")
                 return _APPS
             if not token.startswith(_CONFIGURATION_TOKEN):
-                terminal.bad(
+                _bad(
                     "That is the refresh token. Copy the one that starts with xoxe.xoxp-."
                     if token.startswith("xoxe-")
                     else f"That is no app configuration token: {_CONFIGURATION_TOKEN}..."
@@ -293,19 +349,30 @@ class Wizard:
             creating = create_app(token, json.dumps(read(text)), self._connection, _TIMINGS)
             if isinstance(app := self._wait_for(creating), CreatedApp):
                 self._given["SLACK_SIGNING_SECRET"] = app.signing_secret
-                terminal.good("Slack has created the app. Install it here:")
+                _good("Slack has created the app. Install it here:")
                 return f"{_APPS}/{quote(app.app_id, safe='')}/install-on-team"
-            terminal.bad(_said(app.cleaned(Mask([token]))))
+            _bad(_said(app, token))
         return ""
 
     def _tokens(self) -> None:
-        terminal.heading("The app's tokens")
-        self._checked_secret("SLACK_BOT_TOKEN", try_bot_token)
+        _heading("The app's tokens")
+        self._checked_token("SLACK_BOT_TOKEN", try_bot_token)
         if self.uses_socket_mode:
-            self._checked_secret("SLACK_APP_TOKEN", try_app_token)
+            self._checked_token("SLACK_APP_TOKEN", try_app_token)
         else:
-            self._values["SLACK_SIGNING_SECRET"] = self._secret("SLACK_SIGNING_SECRET")
-            terminal.good("It looks right. Slack's first request will show whether it is.")
+            self._values["SLACK_SIGNING_SECRET"] = self._value("SLACK_SIGNING_SECRET")
+            _good("It looks right. Slack's first request will show whether it is.")
+
+    def _checked_token(
+        self,
+        name: str,
+        check: Callable[[str, ConnectionSettings, Timings], Coroutine[Any, Any, Finding]],
+    ) -> None:
+        async def checked(token: str) -> tuple[Finding, str]:
+            found = await check(token, self._connection, _TIMINGS)
+            return found, "" if found.ok else name
+
+        self._checked([name], checked)
 
     # ── Questions ─────────────────────────────────────────────────────────────────────────────
 
@@ -322,78 +389,76 @@ class Wizard:
             return text
         if self._is_silent or name in _TAKEN:
             raise OperatorError(f"{name}: {mistake}")
-        terminal.bad(f"{name} in the environment: {mistake}")
+        _bad(f"{name} in the environment: {mistake}")
         return None
 
-    def _typed(self, name: str, question: str, known: str, *, hidden: bool = False) -> str:
-        """Ask until the answer is valid; Enter takes what is known."""
+    def _value(self, name: str) -> str:
+        """Return a setting as the environment says it, or as it is typed."""
+        if name not in self._given and _ABOUT[name].title:
+            _say(sentence(_ABOUT[name].where))
+        return self._answer(name) or self._typed(name)
+
+    def _typed(self, name: str, refused: str = "") -> str:
+        """Ask until the answer is valid; Enter takes what was refused, or what is known."""
+        secret = _ABOUT[name].title
+        known = refused or self._known.get(name, "")
+        keep = f"Enter keeps the one in {ENV_FILE}" if known and not refused else "not shown"
+        question = f"{secret} ({keep})" if secret else _ADDRESS
+        nothing = "Nothing arrived. Paste it once more, then press Enter."
         while True:
-            asked = question if known and not hidden else f"{question}:"
-            typed = terminal.ask(asked, "" if hidden else known, hidden=hidden)
+            typed = _ask(question, "" if secret else known, hidden=bool(secret))
             text = normal(name, typed) or known
             if not text:
-                nothing = "Nothing arrived. Paste it once more, then press Enter."
-                terminal.bad(nothing if hidden else "This one is needed.")
+                _bad(nothing if secret else "This one is needed.")
             elif mistake := mistake_in(name, text):
-                terminal.bad(mistake)
+                _bad(mistake)
                 part, found, _ = text.partition("/v2")
-                if found and not hidden and not mistake_in(name, part):
+                if found and not secret and not mistake_in(name, part):
                     known = part
             else:
                 return text
 
-    def _checked_secret(
-        self,
-        name: str,
-        check: Callable[[str, ConnectionSettings, Timings], Coroutine[Any, Any, Finding]],
-    ) -> None:
-        text = self._secret(name)
-        for tries in count(1):
-            found = self._wait_for(check(text, self._connection, _TIMINGS))
-            if self._settled(found.cleaned(Mask([text])), name, tries, text, is_accepted=found.ok):
-                break
-            text = self._typed_secret(name, text if tries >= _OFFER_AFTER else "")
-        self._values[name] = text
+    def _checked(
+        self, names: Sequence[str], check: Callable[..., Coroutine[Any, Any, tuple[Finding, str]]]
+    ) -> list[str]:
+        """Ask for some settings, the last a secret, until a check accepts them; return them.
 
-    def _secret(self, name: str) -> str:
-        """Return a secret as the environment says it, or as it is typed."""
-        if name not in self._given:
-            terminal.say(sentence(_ABOUT[name].where))
-        return self._answer(name) or self._typed_secret(name)
+        After some tries, what was found wrong and is given once more is taken, too.
 
-    def _typed_secret(self, name: str, refused: str = "") -> str:
-        """Ask for a secret; Enter takes what was refused, or what is known."""
-        known = refused or self._known.get(name, "")
-        keep = f"Enter keeps the one in {ENV_FILE}" if known and not refused else "not shown"
-        return self._typed(name, f"{_ABOUT[name].title} ({keep})", known, hidden=True)
-
-    def _settled(
-        self, found: Finding, name: str, tries: int, tried: object, *, is_accepted: bool
-    ) -> bool:
-        """Show what a check found; return whether to go on with what was tried.
-
-        After some tries, that is also what was found wrong and is given once more.
+        Args:
+            names: theirs.
+            check: returns what it found, and which of them is to be typed again, if any.
         """
-        if not is_accepted and self._is_silent:
-            raise OperatorError(f"{_ABOUT[name].title}: {_said(found)}")
-        (terminal.good if found.state is CheckState.OK else terminal.bad)(_said(found))
-        is_repeated, self._refused = tried == self._refused, tried
-        if is_accepted or (tries > _OFFER_AFTER and is_repeated):
-            return True
-        if tries >= _OFFER_AFTER:
-            terminal.say("To go on with it anyway, press Enter.")
-        return False
+        secret = names[-1]
+        values = {name: self._value(name) for name in names}
+        refused: dict[str, str] = {}
+        for tries in count(1):
+            found, wrong = self._wait_for(check(*values.values()))
+            said = _said(found, values[secret])
+            if wrong and self._is_silent:
+                raise OperatorError(f"{_ABOUT[secret].title}: {said}")
+            (_good if found.state is CheckState.OK else _bad)(said)
+            if not wrong or (tries > _OFFER_AFTER and values == refused):
+                break
+            if tries >= _OFFER_AFTER:
+                _say("To go on with it anyway, press Enter.")
+            refused = dict(values)
+            is_offered = wrong != secret or tries >= _OFFER_AFTER
+            values[wrong] = self._typed(wrong, values[wrong] if is_offered else "")
+        self._values |= values
+        return [*values.values()]
 
     def _wait_for(self, check: Coroutine[Any, Any, _T]) -> _T:
         async def announced() -> _T:
             # Once it is shown, Ctrl-C meets a loop that runs.
-            terminal.say("Checking...")
+            _say("Checking...")
             return await check
 
         return asyncio.run(announced())
 
 
-def _said(found: Finding) -> str:
+def _said(found: Finding, secret: str) -> str:
+    found = found.cleaned(Mask([secret]))
     return f"{found.name}: {found.message}. {found.remedy}".rstrip()
 
 
@@ -427,60 +492,60 @@ def run() -> int:
         is_written = _write(found, values, is_silent=is_silent)
     except (KeyboardInterrupt, click.Abort):
         click.echo()
-        terminal.say("Stopped. Nothing was written.")
+        _say("Stopped. Nothing was written.")
         return 130
     if not is_written:
-        terminal.say("Nothing was written.")
+        _say("Nothing was written.")
         return 1
     return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=is_new)
 
 
 def _write(found: Mapping[str, str], values: Mapping[str, str | None], *, is_silent: bool) -> bool:
     """Write the settings if that is allowed; return whether ``.env`` holds them now."""
-    terminal.heading("Settings")
+    _heading("Settings")
     if is_exposed():
         with contextlib.suppress(OSError):  # the check below says it
             ENV_FILE.chmod(0o600)
-            terminal.good(f"Others could read {ENV_FILE}. Now only you can.")
+            _good(f"Others could read {ENV_FILE}. Now only you can.")
     changed = {name: text for name, text in values.items() if found.get(name) != text}
     if not changed:
-        terminal.good(f"{ENV_FILE} has these settings already.")
+        _good(f"{ENV_FILE} has these settings already.")
         return True
     if ENV_FILE.exists():
-        terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
-        terminal.say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
+        _say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
+        _say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
         if is_silent:
             raise OperatorError(
                 "Nothing was written, because this is not a terminal, where you could confirm it: "
                 "change the file by hand, or run this at a terminal."
             )
-        if not terminal.confirm("Change it?", default=not changed.keys() & found.keys()):
+        if not click.confirm(f"{_INDENT}Change it?", default=not changed.keys() & found.keys()):
             return False
     write(changed)
-    terminal.good(f"{ENV_FILE} is written. Only you can read it.")
+    _good(f"{ENV_FILE} is written. Only you can read it.")
     return True
 
 
 def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
-    terminal.heading("Check")
+    _heading("Check")
     examined = report(doctor.examine_deployment(), in_full=False)
     findings = asyncio.run(examined)
     is_ok = all(finding.ok for finding in findings)
-    terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
+    _heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
     click.echo(f"    {sys.executable} -m bot serve\n")
     restart = "" if is_new else "If it is running, restart it. "
-    terminal.say(f"{restart}Then make your first video: type {slash}video Hello team in Slack.")
+    _say(f"{restart}Then make your first video: type {slash}video Hello team in Slack.")
     if not wizard.replicas:
-        terminal.say(
+        _say(
             f"It needs a replica: {slash}replica add <id> adds one that your account has, and "
             f"{slash}replica trains a new one."
         )
     for each in findings:
         if each.name == "Slack" and each.ok:
             bot = each.message.partition(" ")[0]
-            terminal.say(f"In a private channel, invite it first: /invite @{bot}")
+            _say(f"In a private channel, invite it first: /invite @{bot}")
     if not wizard.uses_socket_mode:
-        terminal.say(
+        _say(
             "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "
             "verified, click Retry there."
         )

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from dotenv import dotenv_values
 
-from bot.ops.init import mistake_in, write
-from bot.ops.terminal import cleaned
+from bot.ops.init import cleaned, mistake_in, write
 from tests.ops.test_command_line import Result, run
 from tests.ops.typist import (
     Outside,
