@@ -82,9 +82,10 @@ class Finding:
             "remedy": self.remedy,
         }
 
-    def cleaned(self, mask: Callable[[str], str]) -> "Finding":
-        """Return it without secrets, control characters, and more text than a person reads."""
-        return replace(self, message=shown(self.message, mask), remedy=shown(self.remedy, mask))
+    def cleaned(self, mask: Callable[[str], str], area: str = "") -> "Finding":
+        """Return it, as one of an area, without secrets, control characters and endless text."""
+        message, remedy = shown(self.message, mask), shown(self.remedy, mask)
+        return replace(self, message=message, remedy=remedy, area=area)
 
 
 _MARKS: Final = {CheckState.OK: "✓", CheckState.WARNING: "!", CheckState.ERROR: "✗"}
@@ -103,6 +104,11 @@ def warning(name: str, message: str, remedy: str) -> Finding:
 def error(name: str, message: str, remedy: str) -> Finding:
     """Return that the bot does not work, and what to do."""
     return Finding(name, CheckState.ERROR, message, remedy)
+
+
+def first(*cases: tuple[object, Finding]) -> Finding:
+    """Return the finding of the first case that holds."""
+    return next(finding for holds, finding in cases if holds)
 
 
 # ── The report ────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bot.clock import SystemClock
-from bot.ops.doctor_database import check_database
+from bot.ops.doctor import check_database
 from bot.store import DatabaseError
 from bot.store.backup import back_up
 from bot.store.sqlite import migrate

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from bot.clock import SystemClock
-from bot.ops import doctor_database as checks
+from bot.ops import doctor
 from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import migrate
 from bot.store.sqlite_file import beside
@@ -96,7 +96,7 @@ async def test_a_large_database_is_not_read(
     await migrate(quiet_world.database)
     many_jobs(quiet_world.database, 100)
     page_overwritten(quiet_world.database)
-    monkeypatch.setattr(checks, "_SMALL_BYTES", 1000)
+    monkeypatch.setattr(doctor, "_SMALL_BYTES", 1000)
     assert "its pages were not read" in (await report(quiet_world))["database"].message
     monkeypatch.undo()
     finding = (await report(quiet_world))["database"]

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from bot.clock import SystemClock
-from bot.ops.doctor_database import check_database, check_server
+from bot.ops.doctor import check_database, check_server
 from bot.ops.finding import Finding
 from bot.store.engines import inspect_server
 from bot.store.postgres.engine import COMMAND, connect

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from bot.clock import SystemClock
-from bot.ops.doctor_database import check_database
+from bot.ops.doctor import check_database
 from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.backup import back_up
 from bot.store.engines import migrate, pending_migrations

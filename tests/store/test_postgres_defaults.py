@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from bot.clock import SystemClock
-from bot.ops.doctor_database import check_database
+from bot.ops.doctor import check_database
 from bot.store import Store
 from bot.store.database import Query, Row, Transaction
 from bot.store.postgres.engine import PostgresDatabase, find_blocker, migrate
