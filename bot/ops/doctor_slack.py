@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import ChainMap
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -9,11 +10,10 @@ from collections.abc import (
     Collection,
     Iterator,
     Mapping,
-    Sequence,
 )
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
@@ -21,7 +21,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
-from bot.ops.finding import Finding, error, explain, ok, warning
+from bot.ops.finding import Finding, error, explain, first, ok, warning
 from bot.setting_values import MAX_BOX
 from bot.settings import ConnectionSettings, Settings
 from bot.slack.client import open_session, web_client
@@ -32,6 +32,7 @@ from bot.slack.views.blocks import Json
 from bot.timings import Timings
 
 _T = TypeVar("_T")
+_LookUp: TypeAlias = Callable[..., Awaitable[dict[str, "_Named"]]]
 # Requests that are signed more than five minutes ago, or ahead, are refused (bot/web/server.py).
 _SKEWED: Final = timedelta(seconds=60)
 _REFUSED: Final = timedelta(minutes=4)
@@ -50,6 +51,7 @@ _GONE: Final = {
     "C": "does not exist, or is private and without the bot",
 }
 """What Slack says of what it does not find, by how an id begins."""
+_UNSEEN: Final = " (Slack doesn't say who or what that is)"
 _REFUSALS: Final = {
     "auth.test": (
         "Slack",
@@ -229,136 +231,138 @@ def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
 # ── People and channels ───────────────────────────────────────────────────────────────────────
 
 
+class _Named(NamedTuple):
+    """What Slack says of an id of a person, user group or channel that a setting names."""
+
+    name: str
+    """What people call it; its id where Slack says nothing of it."""
+    wrong: str = ""
+    """Why it does not count, as a clause about it."""
+    is_seen: bool = True
+    is_shared: bool = False
+    """Whether another organization reads the channel, or is invited to."""
+
+
 async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
     """Yield whom and what the settings name, by name, and what of it is not there."""
     ids = {name: sorted(getattr(settings, name.lower())) for name in _WORDS}
+    channel = [settings.approval_channel] if settings.approval_channel else []
     async with _client(settings, settings.slack_bot_token.get_secret_value()) as client:
-        names = _Names(client, timings)
-        channel = [settings.approval_channel] if settings.approval_channel else []
-        await names.look_up({*channel, *(each for found in ids.values() for each in found)})
-    for finding in (*names.findings(ids), *_check_approval(settings, names)):
-        yield finding
-
-
-class _Names:
-    """What Slack says of ids of people, user groups and channels."""
-
-    def __init__(self, client: AsyncWebClient, timings: Timings) -> None:
-        self._client = client
-        self._timings = timings
-        self._calls = asyncio.Semaphore(_AT_A_TIME)
-        self.names: dict[str, str] = {}
-        self.channels: dict[str, Json] = {}
-        self.missing: dict[str, str] = {}
-        """Why somebody or something named does not count, as a clause about it."""
-        self.unseen: set[str] = set()
-        """Of what Slack says nothing."""
-
-    async def look_up(self, ids: Collection[str]) -> None:
-        """Ask Slack about all of them."""
-        groups = {each for each in ids if each.startswith("S")}
-        await asyncio.gather(
-            *(self._ask(self._person, each) for each in ids if each[0] in "UW"),
-            *(self._ask(self._channel, each) for each in ids if each[0] in "CG"),
-            *([self._ask(self._groups, *groups)] if groups else []),
+        named = await _look_up(
+            client, {*channel, *(each for found in ids.values() for each in found)}, timings
         )
+    for name, words in _WORDS.items():
+        for each in ids[name]:
+            if wrong := named[each].wrong:
+                yield error(name, f"{each} {wrong}", f"Correct or remove {each} in {name}.")
+        there = [named[each] for each in ids[name] if not named[each].wrong]
+        if there:
+            more = len(there) - _MAX_NAMED
+            shown = ", ".join(each.name for each in there[:_MAX_NAMED])
+            unseen = "" if all(each.is_seen for each in there) else _UNSEEN
+            yield ok("people", f"{words}: {shown}{f' and {more} more' if more > 0 else ''}{unseen}")
+    if approval := _judge_approval(settings, named):
+        yield approval
 
-    async def _ask(self, look_up: Callable[..., Awaitable[None]], *ids: str) -> None:
+
+async def _look_up(
+    client: AsyncWebClient, ids: Collection[str], timings: Timings
+) -> dict[str, _Named]:
+    """Return what Slack says of all these ids."""
+    calls = asyncio.Semaphore(_AT_A_TIME)
+
+    async def look_up(read: _LookUp, *ids: str) -> dict[str, _Named]:
         try:
-            async with self._calls, translated(self._timings.call_timeout):
-                await look_up(*ids)
+            async with calls, translated(timings.call_timeout):
+                return await read(client, *ids)
         except OutsideError as failure:
             code = failure.code if isinstance(failure, Refused) else ""
-            if code.endswith(("_not_found", "_not_visible")):
-                self.missing |= {each: _GONE.get(each[0], "is not there") for each in ids}
-            else:  # where there is no answer, the check of Slack says why
-                self.unseen |= set(ids)
+            is_seen = code.endswith(("_not_found", "_not_visible"))
+            # Where there is no answer, the check of Slack says why.
+            gone = {each: _GONE.get(each[0], "is not there") if is_seen else "" for each in ids}
+            return {each: _Named(each, wrong, is_seen) for each, wrong in gone.items()}
 
-    async def _person(self, user: str) -> None:
-        """Ask about a person: https://docs.slack.dev/reference/objects/user-object."""
-        found: Json = (await self._client.users_info(user=user)).get("user", {})
-        profile = found.get("profile", {})
-        self.names[user] = str(found.get("real_name") or profile.get("display_name") or user)
-        if found.get("deleted"):
-            self.missing[user] = f"({self.names[user]}) is deactivated"
-        elif found.get("is_bot"):
-            self.missing[user] = f"({self.names[user]}) is an app, not a person"
-
-    async def _groups(self, *groups: str) -> None:
-        """Ask about the user groups that are not disabled.
-
-        https://docs.slack.dev/reference/methods/usergroups.list
-        """
-        found: list[Json] = (await self._client.usergroups_list()).get("usergroups", [])
-        there = {str(each.get("id")): f"@{each.get('handle')}" for each in found}
-        self.names |= there
-        gone = "does not exist, or is disabled, so it lets no one in"
-        self.missing |= {each: gone for each in groups if each not in there}
-
-    async def _channel(self, channel: str) -> None:
-        """Ask about a channel: https://docs.slack.dev/reference/objects/conversation-object."""
-        found: Json = (await self._client.conversations_info(channel=channel)).get("channel", {})
-        self.channels[channel] = found
-        self.names[channel] = f"#{found.get('name', channel)}"
-        if found.get("is_archived"):
-            self.missing[channel] = f"({self.names[channel]}) is archived"
-
-    def findings(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-        """Yield who and what each setting names, by the name of the setting."""
-        for name, words in _WORDS.items():
-            for each in ids[name]:
-                if why := self.missing.get(each):
-                    yield error(name, f"{each} {why}", f"Correct or remove {each} in {name}.")
-            there = [self.names.get(each, each) for each in ids[name] if each not in self.missing]
-            if there:
-                more = len(there) - _MAX_NAMED
-                shown = ", ".join(there[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-                is_unseen = self.unseen & set(ids[name])
-                unseen = " (Slack doesn't say who or what that is)" if is_unseen else ""
-                yield ok("people", f"{words}: {shown}{unseen}")
+    groups = [each for each in ids if each.startswith("S")]
+    found = await asyncio.gather(
+        *(look_up(_person, each) for each in ids if each[0] in "UW"),
+        *(look_up(_channel, each) for each in ids if each[0] in "CG"),
+        *([look_up(_groups, *groups)] if groups else []),
+    )
+    return dict(ChainMap(*found))
 
 
-def _check_approval(settings: Settings, names: _Names) -> Iterator[Finding]:
-    """Yield whether approval works as it is set; nothing where none is wanted."""
+async def _person(client: AsyncWebClient, user: str) -> dict[str, _Named]:
+    """Ask about a person: https://docs.slack.dev/reference/objects/user-object."""
+    found: Json = (await client.users_info(user=user)).get("user", {})
+    name = str(found.get("real_name") or found.get("profile", {}).get("display_name") or user)
+    wrong = f"({name}) is an app, not a person" if found.get("is_bot") else ""
+    if found.get("deleted"):
+        wrong = f"({name}) is deactivated"
+    return {user: _Named(name, wrong)}
+
+
+async def _channel(client: AsyncWebClient, channel: str) -> dict[str, _Named]:
+    """Ask about a channel: https://docs.slack.dev/reference/objects/conversation-object."""
+    found: Json = (await client.conversations_info(channel=channel)).get("channel", {})
+    name = f"#{found.get('name', channel)}"
+    wrong = f"({name}) is archived" if found.get("is_archived") else ""
+    is_shared = bool(found.get("is_ext_shared") or found.get("is_pending_ext_shared"))
+    return {channel: _Named(name, wrong, is_shared=is_shared)}
+
+
+async def _groups(client: AsyncWebClient, *groups: str) -> dict[str, _Named]:
+    """Ask about the user groups that are not disabled.
+
+    https://docs.slack.dev/reference/methods/usergroups.list
+    """
+    found: list[Json] = (await client.usergroups_list()).get("usergroups", [])
+    there = {str(each.get("id")): _Named(f"@{each.get('handle')}") for each in found}
+    gone = "does not exist, or is disabled, so it lets no one in"
+    return {each: there.get(each, _Named(each, gone)) for each in groups}
+
+
+def _judge_approval(settings: Settings, named: Mapping[str, _Named]) -> Finding | None:
+    """Return whether approval works as it is set; None where none is wanted."""
     channel = settings.approval_channel
-    if not settings.approvers and (settings.approval_above or channel):
-        yield warning(
+    if not settings.approvers:
+        unused = warning(
             "approval",
             "APPROVERS is not set, so nothing needs approval, whatever the other settings say",
             "Set APPROVERS to the member IDs of who approves, or remove APPROVAL_ABOVE and "
             "APPROVAL_CHANNEL.",
         )
-    elif not settings.approvers:
-        return
-    elif len((settings.approvers | settings.admin_users) - names.missing.keys()) == 1:
-        yield warning(
-            "approval",
-            "only one person may approve, so no one can approve what that person asks for",
-            "Add another one to APPROVERS.",
-        )
-    elif channel is None:
-        yield ok("approval", "each approver is asked in a direct message")
-    elif channel in names.unseen:
-        message = f"Slack doesn't let me look at {channel}, where approvers are asked"
-        yield ok("approval", message)
-    elif wrong := _wrong_with(channel, settings, names):
-        yield error(
-            "approval",
-            f"{wrong}: each approver is asked in a direct message instead",
-            "Invite the bot there (/invite), or set APPROVAL_CHANNEL to the ID of another channel.",
-        )
-    else:
-        yield ok("approval", f"approvers are asked in {names.names.get(channel, channel)}")
-
-
-def _wrong_with(channel: str, settings: Settings, names: _Names) -> str:
-    """Return why approvers are not asked in a channel; "" if they are."""
-    found = names.channels.get(channel, {})
-    if channel in names.missing:
-        return f"APPROVAL_CHANNEL {names.missing[channel]}"
-    is_shared = found.get("is_ext_shared") or found.get("is_pending_ext_shared")
-    is_shared = is_shared and not settings.allow_shared_channels
-    return "another organization reads APPROVAL_CHANNEL" if is_shared else ""
+        return unused if settings.approval_above or channel else None
+    who = {each for each in settings.approvers | settings.admin_users if not named[each].wrong}
+    asked = named.get(channel or "", _Named(""))
+    is_read = asked.is_shared and not settings.allow_shared_channels
+    wrong = "another organization reads APPROVAL_CHANNEL" if is_read else ""
+    if asked.wrong:
+        wrong = f"APPROVAL_CHANNEL {asked.wrong}"
+    return first(
+        (
+            len(who) == 1,
+            warning(
+                "approval",
+                "only one person may approve, so no one can approve what that person asks for",
+                "Add another one to APPROVERS.",
+            ),
+        ),
+        (channel is None, ok("approval", "each approver is asked in a direct message")),
+        (
+            not asked.is_seen,
+            ok("approval", f"Slack doesn't let me look at {channel}, where approvers are asked"),
+        ),
+        (
+            wrong,
+            error(
+                "approval",
+                f"{wrong}: each approver is asked in a direct message instead",
+                "Invite the bot there (/invite), or set APPROVAL_CHANNEL to the ID of another "
+                "channel.",
+            ),
+        ),
+        (True, ok("approval", f"approvers are asked in {asked.name}")),
+    )
 
 
 # ── What Slack allows: doctor --post ──────────────────────────────────────────────────────────
@@ -373,10 +377,8 @@ async def try_posting(settings: Settings, channel: str, timings: Timings) -> Asy
     person = min(settings.admin_users or settings.approvers, default=None)
     async with _client(settings, settings.slack_bot_token.get_secret_value()) as client:
         trial = _Trial(client, settings.slack_api_url, timings)
-        try:
+        async with trial.clean_up:
             await trial.run(channel, person)
-        finally:
-            await trial.clean_up()
     for finding in trial.found.values():
         yield finding
 
@@ -388,16 +390,16 @@ class _Trial:
         self._client = client
         self._url = url
         self._timings = timings
-        self._posted: list[tuple[str, str]] = []  # channels and ts, in the order of posting
-        self._file = ""
+        self.clean_up = contextlib.AsyncExitStack()
+        """Deletes everything, replies before what they are in reply to."""
         self.found: dict[str, Finding] = {}
         """What became of each step, by its name."""
 
     async def run(self, channel: str, person: str | None) -> None:
         """Post, edit, reply, look it up, upload, and write to a person."""
         client = self._client
-        if await self._post("post a message", channel):
-            [(where, ts)] = self._posted
+        if posted := await self._post("post a message", channel):
+            where, ts = str(posted["channel"]), str(posted["ts"])
             edit = client.chat_update(channel=where, ts=ts, text=_TEXT)
             await self._do("edit it", edit, "chat:write")
             await self._post("reply in its thread", where, thread_ts=ts)
@@ -407,8 +409,9 @@ class _Trial:
                 channel=where, thread_ts=ts, content=_TEXT, filename="test.txt"
             )
             if uploaded := await self._do("upload a file", upload, "files:write"):
-                self._file = str(uploaded["files"][0]["id"])
-                await self._note_shared()
+                file = str(uploaded["files"][0]["id"])
+                self._delete_later(client.files_delete(file=file), "files:write")
+                await self._note_shared(file)
         if person is None:
             step = "write to a person"
             self.found[step] = ok(step, "not tried: ADMIN_USERS is not set")
@@ -417,22 +420,17 @@ class _Trial:
         ):
             await self._post("write to a person", str(opened["channel"]["id"]))
 
-    async def clean_up(self) -> None:
-        """Delete everything, replies before what they are in reply to."""
-        if self._file:
-            delete = self._client.files_delete(file=self._file)
-            await self._do("delete it all", delete, "files:write")
-        for channel, ts in reversed(self._posted):
-            delete = self._client.chat_delete(channel=channel, ts=ts)
-            await self._do("delete it all", delete, "chat:write")
-
-    async def _post(self, name: str, channel: str, thread_ts: str | None = None) -> bool:
+    async def _post(self, name: str, channel: str, thread_ts: str | None = None) -> Any | None:  # noqa: ANN401
         call = self._client.chat_postMessage(channel=channel, text=_TEXT, thread_ts=thread_ts)
-        if answer := await self._do(name, call, "chat:write"):
-            self._posted.append((str(answer["channel"]), str(answer["ts"])))
-        return bool(answer)
+        if posted := await self._do(name, call, "chat:write"):
+            where, ts = str(posted["channel"]), str(posted["ts"])
+            self._delete_later(self._client.chat_delete(channel=where, ts=ts))
+        return posted
 
-    async def _note_shared(self) -> None:
+    def _delete_later(self, call: Awaitable[Any], scope: str = "chat:write") -> None:
+        self.clean_up.push_async_callback(self._do, "delete it all", call, scope)
+
+    async def _note_shared(self, file: str) -> None:
         """Find the message with the file, which stays there when only the file is deleted.
 
         Slack shares it some time after it has answered.
@@ -440,10 +438,14 @@ class _Trial:
         with contextlib.suppress(OutsideError):
             for _ in range(_SHARE_TRIES):
                 async with translated(self._timings.call_timeout):
-                    about = await self._client.files_info(file=self._file)
-                file: Json = about.get("file", {})
-                places = [each for kind in file.get("shares", {}).values() for each in kind.items()]
-                self._posted += [(channel, str(share["ts"])) for channel, [share] in places]
+                    about = await self._client.files_info(file=file)
+                found: Json = about.get("file", {})
+                places = [
+                    each for kind in found.get("shares", {}).values() for each in kind.items()
+                ]
+                for channel, [share] in places:
+                    ts = str(share["ts"])
+                    self._delete_later(self._client.chat_delete(channel=channel, ts=ts))
                 if places:
                     return
                 await asyncio.sleep(_SHARE_WAIT_S)
