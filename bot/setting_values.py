@@ -6,7 +6,6 @@ with the setting's name. It repeats the text only where that is no secret and no
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -23,9 +22,6 @@ LONGEST_SCRIPT: Final = 20_000
 """The highest ``MAX_SCRIPT``: two hours of speech in a text file, and details that a view holds."""
 MOST_REQUESTS: Final = 1_000_000
 """The highest limit on numbers of requests."""
-_MAX_RETENTION_DAYS: Final = 36_500  # far more would overflow dates
-_MAX_STATEMENT: Final = 2000  # characters
-_MAX_PORT: Final = 2**16 - 1
 _MAX_SHOWN: Final = 40  # characters of what was given
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
@@ -39,10 +35,6 @@ _POSTGRES_URL: Final = re.compile(
     rf"postgres(?:ql)?://(?:[^@/?#]*@)?{_POSTGRES_HOST}(?:,{_POSTGRES_HOST})*/[^@/?#]+(?:\?[^#]*)?",
     re.ASCII,
 )
-# The name of a command has at most 32 characters with the slash, in small letters and without
-# spaces: https://docs.slack.dev/reference/app-manifest and
-# https://docs.slack.dev/interactivity/implementing-slash-commands
-_MAX_PREFIX: Final = 32 - len("/replica")
 
 
 def shown(text: str) -> str:
@@ -92,111 +84,35 @@ def each_of(
     return read
 
 
-bot_token: Final = word("xoxb-.+", "does not look like a bot token, which starts with xoxb-")
-app_token: Final = word("xapp-.+", "does not look like an app-level token, which starts with xapp-")
-# Slack documents no shape; the ones that it makes are all like this.
-_signing_secret: Final = word(
-    "[0-9a-f]{32}",
-    "does not look like a signing secret, which is 32 characters from 0 to 9 and a to f (the "
-    "Verification Token is another one)",
-)
 single_word: Final = word(
     _VISIBLE.pattern, "has a space, a line break or a letter beyond ASCII in it: copy it again."
 )
 """Reads a text that an HTTP header can carry."""
-command_prefix: Final = word(
-    f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}",
-    f"is not the beginning of a command's name: at most {_MAX_PREFIX} small letters, digits, "
-    "hyphens and underscores, like acme- for /acme-video.",
-    is_shown=True,
+users: Final = each_of(
+    "[UW][A-Z0-9]{2,}",
+    "Slack user id",
+    "ids look like U024BE7LH, with commas between them (in Slack: Profile, More, Copy member ID)",
 )
-no_proxy: Final = word(
-    r"[\x20-\x7e]*", "is not a list of hosts: it should look like example.com,10.1.2.3."
-)
-host: Final = word(
-    "[!-.0-~]+",
-    "is not an address to listen on: it should look like 0.0.0.0 or 127.0.0.1 (the port is PORT, "
-    "and the address for others is PUBLIC_URL).",
-)
-# Without bytes of the environment that are no UTF-8.
-statement: Final = word(
-    rf"[^\ud800-\udfff]{{1,{_MAX_STATEMENT}}}",
-    f"must be a text of at most {_MAX_STATEMENT:,} characters.",
-)
-proxy: Final = word(
-    r"(?i:http)://(?:[!-?A-~]*@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?",
-    "is not the address of a proxy: it should look like http://proxy.example.com:3128.",
-)
-_USER_LIKE: Final = (
-    "ids look like U024BE7LH, with commas between them (in Slack: Profile, More, Copy member ID)"
-)
-users: Final = each_of("[UW][A-Z0-9]{2,}", "Slack user id", _USER_LIKE)
 users_and_groups: Final = each_of(
     "[UWS][A-Z0-9]{2,}",
     "id of a Slack user or user group",
     "ids look like U024BE7LH or S0614TZR7, with commas between them (in Slack: Profile, More, Copy "
     "member ID; for a group: More, Copy group ID)",
 )
-_CHANNEL: Final = "[CG][A-Z0-9]{2,}"
+CHANNEL: Final = "[CG][A-Z0-9]{2,}"
 channels: Final = each_of(
-    _CHANNEL,
+    CHANNEL,
     "id of a Slack channel",
     "ids look like C012AB3CD, with commas between them (in Slack: the channel's name, at the end "
     "of About)",
-)
-channel: Final = word(
-    _CHANNEL,
-    "is not the id of a Slack channel: it looks like C024BE91L (in Slack: the channel's name, at "
-    "the end of About).",
-    is_shown=True,
-)
-_hosts: Final = each_of(
-    rf"{HOST_NAME}|localhost|127\.[\d.]+|::1",
-    "host",
-    "they look like cdn.example.com,*.media.example.com, without https:// and paths",
-    is_shown=False,  # of a link
 )
 requests: Final = whole_number(MOST_REQUESTS)
 """Reads a number of requests."""
 script_length: Final = whole_number(LONGEST_SCRIPT)
 """Reads the longest script, in characters."""
-_price: Final = word(
-    r"(?!0*\.?0*$)[0-9]{1,6}(\.[0-9]{1,4})?",
-    "is no price: it should look like 0.40.",
-    is_shown=True,
-)
-currency: Final = word(
-    r"[A-Za-z]{3}|[$\xa2-\xa5\u20a0-\u20cf]",  # signs: Unicode's block of currency symbols
-    "is no currency: it should look like $, € or EUR.",
-    is_shown=True,
-)
-characters: Final = whole_number(LONGEST_SCRIPT, 0)
-"""Reads the longest script of some; 0 for none."""
-port: Final = whole_number(_MAX_PORT, 0)
-"""Reads a port; with 0 the system chooses one."""
 
 
-def signing_secret(text: str | None) -> str | None:
-    """Return the secret that Slack signs its requests with; None is the default."""
-    return None if text is None else _signing_secret(text)
-
-
-def hosts(text: str) -> frozenset[str]:
-    """Return names of hosts; one that begins with ``*.`` stands for all below it."""
-    return _hosts(text.lower())
-
-
-def price(text: str) -> float:
-    """Return an amount of money above 0."""
-    return float(_price(text))
-
-
-def days(text: str) -> timedelta:
-    """Return a duration of whole days."""
-    return timedelta(days=whole_number(_MAX_RETENTION_DAYS)(text))
-
-
-def _base_url(text: str, example: str) -> str:
+def base_url(text: str, example: str) -> str:
     """Return an http or https URL without a slash at its end; http only for this machine."""
     try:
         url = urlsplit(text)
@@ -227,35 +143,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def slack_api_url(text: str) -> str:
-    """Return the address of Slack's Web API, with the slash that its client needs."""
-    return _base_url(text, "https://slack.com/api/") + "/"
-
-
-def _address(example: str, added: str, refusal: str) -> Callable[[str], str]:
+def address(example: str, added: str, refusal: str) -> Callable[[str], str]:
     """Return a reader of addresses without what is added to them, which is a pattern."""
 
     def read(text: str) -> str:
-        url = _base_url(text, example)
+        url = base_url(text, example)
         if re.search(added, url):
             raise ValueError(refusal)
         return url
 
     return read
-
-
-video_api_url: Final = _address(
-    "https://videos.example.com",
-    "[^/]/v2(/|$)",
-    "has /v2 in it, which the bot adds itself: leave it out, with all that follows.",
-)
-"""Reads the address of the video service, to which ``/v2`` is added."""
-public_url: Final = _address(
-    "https://bot.example.com",
-    "/(slack/events|callbacks)$",
-    "ends in one of the bot's own paths: give only what comes before /slack/events.",
-)
-"""Reads the address of the bot, to which the paths of its own are added."""
 
 
 def database(text: str) -> Path | SecretStr:

@@ -47,6 +47,12 @@ _BEGINNINGS: Final = {
 # How alike a variable and a setting are, from 0 to 1: SLACK_TOKEN and SLACK_BOT_TOKEN are 0.85.
 _ALIKE: Final = 0.8
 _MIN_NAME: Final = 6  # characters: HOME is not meant to be HOST
+# The name of a command has at most 32 characters with the slash, in small letters and without
+# spaces: https://docs.slack.dev/reference/app-manifest and
+# https://docs.slack.dev/interactivity/implementing-slash-commands
+_MAX_PREFIX: Final = 32 - len("/replica")
+_MAX_RETENTION_DAYS: Final = 36_500  # far more would overflow dates
+_MAX_STATEMENT: Final = 2000  # characters
 # Of other programs' variables, however alike they look.
 _OTHER_PROGRAMS: Final = ("PROXY", "PATH")
 
@@ -286,7 +292,13 @@ class ManifestSettings(_Settings):
 
     public_url: Annotated[
         str | None,
-        BeforeValidator(values.public_url),
+        BeforeValidator(
+            values.address(
+                "https://bot.example.com",
+                "/(slack/events|callbacks)$",
+                "ends in one of the bot's own paths: give only what comes before /slack/events.",
+            )
+        ),
         About(
             "the address at which the service can reach the bot, to call back when a video is done",
             "the bot asks the service again and again; answers come a little later. What a create "
@@ -296,7 +308,14 @@ class ManifestSettings(_Settings):
     ] = None
     command_prefix: Annotated[
         str,
-        BeforeValidator(values.command_prefix),
+        BeforeValidator(
+            values.word(
+                f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}",
+                f"is not the beginning of a command's name: at most {_MAX_PREFIX} small letters, "
+                "digits, hyphens and underscores, like acme- for /acme-video.",
+                is_shown=True,
+            )
+        ),
         About(
             "what the commands' names begin with, for a workspace where another app has `/video` "
             "already, or a second deployment is. The Slack app's manifest needs the same prefix "
@@ -307,7 +326,9 @@ class ManifestSettings(_Settings):
     ] = ""
     slack_app_token: Annotated[
         SecretStr | None,
-        BeforeValidator(values.app_token),
+        BeforeValidator(
+            values.word("xapp-.+", "does not look like an app-level token, which starts with xapp-")
+        ),
         About(
             "the *App-Level Token*. It switches Socket Mode on, where Slack needs no public "
             "address of the bot",
@@ -325,7 +346,7 @@ class ConnectionSettings(_Settings):
 
     slack_api_url: Annotated[
         str,
-        BeforeValidator(values.slack_api_url),
+        BeforeValidator(lambda text: values.base_url(text, "https://slack.com/api/") + "/"),
         About(
             "the address of Slack's Web API, for a proxy or for tests",
             "`https://slack.com/api/`",
@@ -334,7 +355,12 @@ class ConnectionSettings(_Settings):
     ] = "https://slack.com/api/"
     https_proxy: Annotated[
         SecretStr | None,
-        BeforeValidator(values.proxy),
+        BeforeValidator(
+            values.word(
+                r"(?i:http)://(?:[!-?A-~]*@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?",
+                "is not the address of a proxy: it should look like http://proxy.example.com:3128.",
+            )
+        ),
         About(
             "the proxy through which the bot calls Slack and the service",
             "it calls them directly",
@@ -343,7 +369,12 @@ class ConnectionSettings(_Settings):
     ] = None
     no_proxy: Annotated[
         str,
-        BeforeValidator(values.no_proxy),
+        BeforeValidator(
+            values.word(
+                r"[\x20-\x7e]*",
+                "is not a list of hosts: it should look like example.com,10.1.2.3.",
+            )
+        ),
         About(
             "hosts that are called without the proxy, with commas between them",
             "every host is called through it",
@@ -386,12 +417,22 @@ class DatabaseSettings(_Settings):
         return database if isinstance(database, Path) else database.get_secret_value()
 
 
+# Slack documents no shape; the ones that it makes are all like this.
+_signing_secret: Final = values.word(
+    "[0-9a-f]{32}",
+    "does not look like a signing secret, which is 32 characters from 0 to 9 and a to f (the "
+    "Verification Token is another one)",
+)
+
+
 class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     """All settings of a deployment, checked and converted."""
 
     slack_bot_token: Annotated[
         SecretStr,
-        BeforeValidator(values.bot_token),
+        BeforeValidator(
+            values.word("xoxb-.+", "does not look like a bot token, which starts with xoxb-")
+        ),
         About(
             "the *Bot User OAuth Token*, with which the bot calls Slack",
             "the bot doesn't start",
@@ -403,7 +444,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ]
     slack_signing_secret: Annotated[
         SecretStr | None,
-        BeforeValidator(values.signing_secret),
+        BeforeValidator(lambda text: text and _signing_secret(text)),
         About(
             "the *Signing Secret*. The bot uses it to tell Slack's requests from forged ones",
             "the bot doesn't start, unless `SLACK_APP_TOKEN` is set: Socket Mode needs none",
@@ -415,7 +456,13 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = Field(None, validate_default=True)
     video_api_url: Annotated[
         str,
-        BeforeValidator(values.video_api_url),
+        BeforeValidator(
+            values.address(
+                "https://videos.example.com",
+                "[^/]/v2(/|$)",
+                "has /v2 in it, which the bot adds itself: leave it out, with all that follows.",
+            )
+        ),
         About(
             "where the video service is",
             "the bot doesn't start",
@@ -461,7 +508,8 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = False
     retention: Annotated[
         timedelta,
-        BeforeValidator(values.days),
+        BeforeValidator(lambda days: timedelta(days=days)),
+        BeforeValidator(values.whole_number(_MAX_RETENTION_DAYS)),
         About(
             "days after which scripts and links of ended requests are erased, but for the name of "
             "a video that succeeded and the link to watch it. After as long again, at least 30 "
@@ -552,7 +600,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = frozenset()
     approval_above: Annotated[
         int,
-        BeforeValidator(values.characters),
+        BeforeValidator(values.whole_number(values.LONGEST_SCRIPT, 0)),
         About(
             "the longest script that needs no approval, in characters. A training always needs "
             "approval",
@@ -562,7 +610,14 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = 0
     approval_channel: Annotated[
         str | None,
-        BeforeValidator(values.channel),
+        BeforeValidator(
+            values.word(
+                values.CHANNEL,
+                "is not the id of a Slack channel: it looks like C024BE91L (in Slack: the "
+                "channel's name, at the end of About).",
+                is_shown=True,
+            )
+        ),
         About(
             "the id of the channel in which approvers are asked (in Slack: at the end of the "
             "channel's details). All its members see the scripts. The bot has to be able to post "
@@ -573,7 +628,13 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = None
     price_per_minute: Annotated[
         float,
-        BeforeValidator(values.price),
+        BeforeValidator(
+            values.word(
+                r"(?!0*\.?0*$)[0-9]{1,6}(\.[0-9]{1,4})?",
+                "is no price: it should look like 0.40.",
+                is_shown=True,
+            )
+        ),
         About(
             "what a minute of speech costs at the service: the form, approvers and Home then say "
             "about what a script comes to",
@@ -583,7 +644,13 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = 0
     price_currency: Annotated[
         str,
-        BeforeValidator(values.currency),
+        BeforeValidator(
+            values.word(
+                r"[A-Za-z]{3}|[$\xa2-\xa5\u20a0-\u20cf]",  # signs: Unicode's currency symbols
+                "is no currency: it should look like $, € or EUR.",
+                is_shown=True,
+            )
+        ),
         About("what that price is in, as it is written before the number", "`$`", "EUR"),
     ] = "$"
     video_api_lists: Annotated[
@@ -597,7 +664,15 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = False
     media_hosts: Annotated[
         frozenset[str],
-        BeforeValidator(values.hosts),
+        BeforeValidator(
+            values.each_of(
+                rf"{values.HOST_NAME}|localhost|127\.[\d.]+|::1",
+                "host",
+                "they look like cdn.example.com,*.media.example.com, without https:// and paths",
+                is_shown=False,  # of a link
+            )
+        ),
+        BeforeValidator(str.lower),
         About(
             "hosts from which a finished video may be fetched, to show it in the thread: those of "
             "the service's download links, with commas between them. `*.example.com` stands for "
@@ -610,7 +685,12 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = frozenset()
     consent_statement: Annotated[
         str,
-        BeforeValidator(values.statement),
+        BeforeValidator(
+            values.word(  # without bytes of the environment that are no UTF-8
+                rf"[^\ud800-\udfff]{{1,{_MAX_STATEMENT}}}",
+                f"must be a text of at most {_MAX_STATEMENT:,} characters.",
+            )
+        ),
         About(
             "the sentence that the service wants to hear in a training video, word for word. The "
             "training form shows it for copying",
@@ -629,7 +709,13 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = Field(False, validate_default=True)
     host: Annotated[
         str,
-        BeforeValidator(values.host),
+        BeforeValidator(
+            values.word(
+                "[!-.0-~]+",
+                "is not an address to listen on: it should look like 0.0.0.0 or 127.0.0.1 (the "
+                "port is PORT, and the address for others is PUBLIC_URL).",
+            )
+        ),
         About(
             "the address on which the bot listens",
             "`0.0.0.0`: every address of the machine",
@@ -638,7 +724,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     ] = "0.0.0.0"  # noqa: S104 - as in a container
     port: Annotated[
         int,
-        BeforeValidator(values.port),
+        BeforeValidator(values.whole_number(2**16 - 1, 0)),
         About("the port on which the bot listens, for plain HTTP", "`3000`", "8080"),
     ] = 3000
 
