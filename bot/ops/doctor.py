@@ -59,9 +59,8 @@ from bot.slack.client import open_session
 from bot.slack.views.blocks import span
 from bot.store import DatabaseError
 from bot.store.database import Server
-from bot.store.engines import inspect_server
-from bot.store.inspection import Inspection, find_owner, inspect, stored_videos
-from bot.store.sqlite_file import beside, check_file
+from bot.store.engines import Inspection, find_owner, inspect, inspect_server, stored_videos
+from bot.store.sqlite import beside, check_file
 from bot.timings import Timings
 
 # A person waits for the answers.

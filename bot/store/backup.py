@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse, to_ms
-from bot.store.migrate import MOVED, steps_in_sqlite
-from bot.store.sqlite_file import (
+from bot.store.migrate import MOVED
+from bot.store.sqlite import (
     FileLock,
     beside,
     check_file,
@@ -19,6 +19,7 @@ from bot.store.sqlite_file import (
     is_corrupt,
     read_only,
     require_file,
+    steps_in_sqlite,
 )
 
 _PAGES: Final = 1000  # copied at a time: between them, a signal is obeyed

@@ -3,6 +3,8 @@
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,11 +15,11 @@ from psycopg.rows import DictRow
 from bot.store import deliveries, jobs
 from bot.store.database import DatabaseError
 from bot.store.engines import shown
-from bot.store.migrate import MOVED, Table, steps_in_sqlite, tables
+from bot.store.migrate import MOVED, steps
 from bot.store.postgres.engine import COMMAND, OWN_PATH, migrate_postgres
 from bot.store.postgres.engine import connect as connect_to_server
 from bot.store.postgres.errors import translated as translated_postgres
-from bot.store.sqlite_file import FileLock, check_file, connect, translated
+from bot.store.sqlite import TABLES, FileLock, check_file, connect, steps_in_sqlite, translated
 
 Counts: TypeAlias = Mapping[str, int]
 """How many rows there are, by table, and "open jobs"."""
@@ -40,8 +42,37 @@ _CONTINUE: Final = (
     " (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
 )
 
+_NUMBERS: Final = frozenset({"INTEGER", "BIGINT"})
 _TOLD_ROWS: Final = 1000
 _Target: TypeAlias = psycopg.Connection[DictRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the bot, on either engine."""
+
+    name: str
+    columns: Mapping[str, bool]
+    """Its columns, and whether each is a number."""
+    has_first_rows: bool
+    """Whether it has rows from the beginning."""
+
+
+def tables() -> list[Table]:
+    """Return all tables but that of the migrations, each after those that it refers to."""
+    refers: dict[str, list[str]] = {}
+    found: dict[str, Table] = {}
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for sql in steps("sqlite").values():
+            db.executescript(sql)
+        for (name,) in db.execute(TABLES).fetchall():
+            keys = db.execute(f"PRAGMA foreign_key_list({name})").fetchall()
+            refers[name] = [other for _, _, other, *_ in keys if other != name]
+            columns = db.execute(f"PRAGMA table_info({name})").fetchall()
+            rows = db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall()  # noqa: S608 - our tables
+            numbers = {column: kind in _NUMBERS for _, column, kind, *_ in columns}
+            found[name] = Table(name, numbers, bool(rows))
+    return [found[name] for name in TopologicalSorter(refers).static_order()]
 
 
 def move(source: Path, target: str, progress: Callable[[str], object] = str) -> Counts:

@@ -1,18 +1,22 @@
-"""The SQLite engine: one connection in a thread of its own, and works committed in groups."""
+"""The SQLite engine: its file, and one connection in a thread of its own that commits in groups."""
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import logging
+import os
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import aiosqlite
 
@@ -33,23 +37,514 @@ from bot.store.database import (
     to_its_end,
     until_free,
 )
-from bot.store.migrate import migrate_sqlite, refuse_other_versions
-from bot.store.sqlite_file import (
-    FileLock,
-    OpenFiles,
-    check_file,
-    connect,
-    describe,
-    find_writer,
-    is_about_file,
-    is_busy,
-    is_corrupt,
-    is_unwritten,
-)
+from bot.store.migrate import MAKE, checksum, pending_steps, steps, warn_of_newer
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+# What is wrong and what to do, by SQLite's primary result code (https://sqlite.org/rescode.html).
+_REMEDIES: Final = {
+    sqlite3.SQLITE_BUSY: (
+        "is in use by another process: only one bot may run on a database, and nothing else may "
+        "write to it. End the other one"
+    ),
+    sqlite3.SQLITE_FULL: "cannot take anything more, because its disk is full. Make room there",
+    sqlite3.SQLITE_IOERR: (
+        "cannot be read or written: its disk is full, may only be read, or is broken. "
+        "Check the disk"
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "may only be read. Give it and its folder to the user that the bot runs as, and see that "
+        "the disk can be written"
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened. Its folder must be there, and belong with all that is in it to the "
+        "user that the bot runs as"
+    ),
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_NOTADB: "is not a database, or its beginning is damaged",
+}
+_UNWRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
+_CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+TABLES: Final = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+)
+# How a write-ahead log begins, in either order of bytes
+# (https://sqlite.org/fileformat2.html#the_write_ahead_log).
+_WAL_HEADER_BYTES: Final = 32
+_WAL_BEGINNINGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+# For this long a statement waits for another program that has locked the database to write,
+# although none may. A work may wait for the group before it as well, and Slack for three seconds.
+_BUSY_TIMEOUT_S: Final = 0.7
+_WRITER_BYTE: Final = 120
+
+
+class FileMoved(OSError):
+    """The database is no longer at its path."""
+
+
+class FileTruncated(OSError):
+    """The database or its log is shorter than it was: a part of it is missing."""
+
+
+def beside(path: Path, ending: str) -> Path:
+    """Return a file that belongs to a database: ``-wal``, ``-shm``, or ``-lock``, our own.
+
+    It is beside the database itself, which is where SQLite has its own, not beside a link to it.
+    """
+    path = path.resolve()
+    return path.with_name(path.name + ending)
+
+
+def is_about_file(error: Exception) -> bool:
+    """Return whether an error of SQLite's is about the file or its disk, not about a statement."""
+    return _code(error) in _REMEDIES
+
+
+def is_unwritten(error: Exception) -> bool:
+    """Return whether an error of a commit says that its record was not written completely.
+
+    After any other, such as a disk that does not confirm what was written, the record may be in
+    the log, and the next start may find it there.
+    """
+    return getattr(error, "sqlite_errorcode", None) in _UNWRITTEN
+
+
+def is_corrupt(error: Exception) -> bool:
+    """Return whether an error of SQLite's says that the file is damaged."""
+    return isinstance(error, FileTruncated) or _code(error) in _CORRUPT
+
+
+def is_busy(error: Exception) -> bool:
+    """Return whether an error of SQLite's says that another process has locked the file."""
+    return _code(error) == sqlite3.SQLITE_BUSY
+
+
+def describe(path: Path, error: Exception) -> str:
+    """Return what is wrong with a database and what to do, for the person who runs the bot."""
+    if isinstance(error, FileMoved):
+        return (
+            f"{path} is no longer where it was, or another file is. Put it back, and the bot goes "
+            "on; or restart the bot with what is there."
+        )
+    if isinstance(error, FileTruncated):
+        return f"{error} is shorter than it was: a part of it is missing. {_restore(path)}"
+    if isinstance(error, OSError):
+        return f"{path} {_REMEDIES[sqlite3.SQLITE_CANTOPEN]} ({error.strerror})."
+    said = f"{path} {_REMEDIES.get(_code(error) or 0, 'cannot be used')} ({error})."
+    return f"{said} {_restore(path)}" if is_corrupt(error) else said
+
+
+@contextlib.contextmanager
+def translated(path: Path, doing: str = "") -> Iterator[None]:
+    """Turn errors of SQLite and the system into errors of ours, with a remedy.
+
+    Raises:
+        DatabaseCorrupt: the file is damaged.
+        DatabaseInUse: another program has locked it.
+        DatabaseError: any other error.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # it is about what is written of what was read
+        raise
+    except (sqlite3.Error, OSError) as error:
+        kind = DatabaseError
+        if is_corrupt(error):
+            kind = DatabaseCorrupt
+        elif is_busy(error):
+            kind = DatabaseInUse
+        raise kind(doing + describe(path, error)) from error
+
+
+# ── The lock ──────────────────────────────────────────────────────────────────────────────────
+
+
+class FileLock:
+    """The lock of the one bot that uses a database: a system lock on a file beside it.
+
+    It ends with its process, however that ends. Other programs may read the database meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock of the database at ``path``.
+
+        Raises:
+            DatabaseInUse: another process has it.
+            DatabaseError: the folder cannot be written.
+        """
+        self._path = beside(path, "-lock")
+        while True:
+            try:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            except FileNotFoundError as error:
+                raise DatabaseError(
+                    f"{path} cannot be created: the folder {path.absolute().parent} is missing. "
+                    "Create it, or set DATABASE_URL to a file in another one."
+                ) from error
+            except OSError as error:
+                raise DatabaseError(describe(path, error)) from error
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(self._file)
+                raise DatabaseInUse(f"{path} {_REMEDIES[sqlite3.SQLITE_BUSY]}.") from error
+            # Its last owner may have removed it after it was opened here: then it locks nothing.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._file), self._path.stat()):
+                    return
+            os.close(self._file)
+
+    def release(self) -> None:
+        """Release the lock, and remove its file."""
+        with contextlib.suppress(OSError):  # the folder may have become read-only
+            self._path.unlink()
+        os.close(self._file)
+
+
+def is_locked(file: int) -> bool:
+    """Return whether a bot has the lock, of which ``file`` is open, without taking it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # it ends when the file is closed
+    except OSError:
+        return True
+    return False
+
+
+def process_with_lock(inode: int, kind: str = "FLOCK", first_byte: int = 0) -> int | None:
+    """Return the id of the process that locked a file, as Linux lists it; None elsewhere.
+
+    A line is "1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF":
+    https://man7.org/linux/man-pages/man5/proc_locks.5.html
+    """
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    found = []
+    for line in lines:
+        match line.split():
+            case [_, its_kind, _, "WRITE", process, file, start, _] if (
+                its_kind == kind and start == str(first_byte) and file.endswith(f":{inode}")
+            ):
+                found.append(process)
+    # Of several, some lock a file of another disk. One in another container is 0.
+    return int(found[0]) if len(found) == 1 and found[0].isdecimal() and found[0] != "0" else None
+
+
+def find_writer(path: Path) -> dict[str, object]:
+    """Return the process that has locked a database to write, for the log; {} if none is found.
+
+    The lock is on a byte of the shared memory (https://sqlite.org/walformat.html, 2.3).
+    """
+    with contextlib.suppress(OSError):
+        inode = beside(path, "-shm").stat().st_ino
+        if (process := process_with_lock(inode, "POSIX", _WRITER_BYTE)) is not None:
+            name = Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
+            return {"pid": process, "application": name}
+    return {}
+
+
+# ── Checking it ───────────────────────────────────────────────────────────────────────────────
+
+
+def require_file(path: Path) -> None:
+    """Require that there is a database, for a command that makes none.
+
+    Raises:
+        DatabaseError: there is none.
+    """
+    if not path.exists():
+        raise DatabaseError(
+            f"{path} is not there: set DATABASE_URL to the bot's database, or run this in the "
+            "folder that the bot runs in."
+        )
+
+
+def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check"] = "") -> None:
+    """Check that a database is one of ours and undamaged, without changing anything.
+
+    Its header, its size and its log are checked, which takes no time. ``pages`` says how all of it
+    is read: quick_check does not compare indexes with their tables, which takes half of the time.
+    Other reasons why it cannot be read are left for ``connect`` to report.
+
+    Raises:
+        DatabaseCorrupt: it is damaged, or a part of it is missing.
+        DatabaseError: it is another program's.
+        DatabaseInUse: another process keeps it from being read.
+    """
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a folder: set DATABASE_URL to a file, which may be in it")
+    wal = beside(path, "-wal")
+    logged = _size(wal)
+    if not _size(path):
+        if logged > _WAL_HEADER_BYTES:
+            raise DatabaseCorrupt(
+                f"{path} is missing or empty, but there is {wal}, with what was accepted last. Put "
+                "the file back that belongs to it; or move it away, to begin with an empty one."
+            )
+        return
+    found = "ok"
+    try:
+        if logged and _has_no_log(path):
+            raise DatabaseCorrupt(
+                f"{wal} belongs to another file than {path}, which is a backup: move the log away."
+            )
+        with read_only(path) as db:
+            tables = {row["name"] for row in db.execute(TABLES)}
+            if tables and "migrations" not in tables:
+                raise DatabaseError(
+                    f"{path} is another program's database: set DATABASE_URL to a file of the "
+                    "bot's own"
+                )
+            if pages:
+                [found] = db.execute(f"PRAGMA {pages}(1)").fetchone()
+    except (sqlite3.Error, OSError) as error:
+        if is_corrupt(error) or is_busy(error):
+            with translated(path):
+                raise
+        return
+    if found != "ok":
+        raise DatabaseCorrupt(f"{path} is damaged ({' '.join(found.split())}). {_restore(path)}")
+    if logged >= _WAL_HEADER_BYTES and not _is_log(wal):
+        raise DatabaseCorrupt(
+            f"{wal} is damaged, and with it what was accepted last. {_restore(path)} Or move only "
+            f"{wal.name} away, to go on without that: then something may be made twice."
+        )
+
+
+@contextlib.contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database without changing it or the files beside it, or creating any."""
+    path = path.resolve()
+    with contextlib.ExitStack() as stack:
+        wal, journal = beside(path, "-wal"), beside(path, "-journal")
+        if not journal.exists() and (not wal.exists() or _size(wal) == _WAL_HEADER_BYTES):
+            # No process has it open; or one has just begun its log, or was killed then: with a log
+            # that has only a header, SQLite waits for ten seconds for somebody to repair it.
+            mode = "mode=ro&immutable=1"
+        elif not journal.exists() and beside(path, "-shm").exists():
+            # A process that was killed may have left it: it is not repaired
+            # (https://sqlite.org/src/file?name=src/os_unix.c, unixOpenSharedMemory).
+            mode = "mode=ro&readonly_shm=1"
+        else:
+            # Reading would create the other file, where somebody has put only these two there; or
+            # undo what a process had begun that was killed in its first start.
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            for file in filter(Path.exists, (path, wal, journal)):
+                shutil.copyfile(file, folder / file.name)
+            path, mode = folder / path.name, "mode=rw"
+        address = f"{path.absolute().as_uri()}?{mode}"
+        db = sqlite3.connect(address, uri=True, timeout=0)
+        stack.enter_context(contextlib.closing(db))
+        db.row_factory = sqlite3.Row
+        db.text_factory = text_or_bytes
+        yield db
+
+
+def _has_no_log(path: Path) -> bool:
+    """Return whether a database is one that is used without a log, such as a backup.
+
+    SQLite would apply the log of another file to it. One that is used with a log says so
+    (https://sqlite.org/fileformat2.html, 1.3.3).
+    """
+    with path.open("rb") as file:
+        header = file.read(20)
+    return header.startswith(b"SQLite format 3\0") and header[18:] == b"\1\1"
+
+
+def _is_log(wal: Path) -> bool:
+    """Return whether a log begins as one: if it does not, SQLite ignores all that is in it."""
+    with wal.open("rb") as file:
+        header = file.read(_WAL_HEADER_BYTES)
+    # A power cut may have come before anything was committed in it.
+    return not any(header) or header.startswith(_WAL_BEGINNINGS)
+
+
+# ── Using it ──────────────────────────────────────────────────────────────────────────────────
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the one connection that writes. The caller has the lock.
+
+    Raises:
+        DatabaseError: it cannot be opened or written.
+    """
+    with translated(path):
+        db = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
+        try:
+            os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
+            db.row_factory = sqlite3.Row
+            db.text_factory = text_or_bytes
+            for pragma in (
+                "synchronous = FULL",
+                "foreign_keys = ON",
+                # Erased text must not remain in the file's free pages.
+                "secure_delete = ON",
+                # Not in a folder of the system, which may be full and keeps what is erased.
+                "temp_store = MEMORY",
+            ):
+                db.execute(f"PRAGMA {pragma}").fetchall()
+            _begin_log(db)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def text_or_bytes(stored: bytes) -> str | bytes:
+    """Return a text of the database; one that is not UTF-8 must not make a whole query fail."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
+class OpenFiles:
+    """The files that SQLite has open: whether they are still those at their paths, and whole."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
+        self._path = path
+        self._wal = beside(path, "-wal")
+        self._opened: dict[Path, os.stat_result] = {}
+        # Below these sizes, something is missing.
+        self._whole: dict[Path, int] = {}
+        self.record(db)
+
+    def record(self, db: sqlite3.Connection) -> None:
+        """Take the files as they are now: after they were opened, or made smaller."""
+        self._opened = {file: file.stat() for file in (self._path, self._wal)}
+        [pages], [page] = (
+            tuple(db.execute(f"PRAGMA {name}").fetchone()) for name in ("page_count", "page_size")
+        )
+        # What was committed last is in the log, and changes the file's size later.
+        self._whole[self._path] = min(self._opened[self._path].st_size, pages * page)
+        self._whole[self._wal] = self._opened[self._wal].st_size
+
+    def check(self, db: sqlite3.Connection) -> None:
+        """Check that a commit goes where the next start looks for it.
+
+        SQLite would go on without its files, and its commits would be lost. A log that is gone
+        is made again; what was in it is not lost.
+
+        Raises:
+            FileMoved: the database itself is gone.
+            FileTruncated: a part of the database is missing, or of its log.
+        """
+        size = self._size_of(self._path)
+        if size is None:
+            raise FileMoved
+        if size < self._whole[self._path]:
+            raise FileTruncated(str(self._path))
+        logged = self._size_of(self._wal)
+        if logged is not None and logged >= self._whole[self._wal]:
+            self._whole[self._wal] = logged
+            if size != self._opened[self._path].st_size:
+                self.record(db)
+            return
+        # Without a log, everything in it goes into the database.
+        try:
+            db.execute("PRAGMA journal_mode = DELETE").fetchall()
+        except sqlite3.OperationalError as error:
+            if _code(error) == sqlite3.SQLITE_IOERR and logged is not None:
+                raise FileTruncated(str(self._wal)) from error
+            raise
+        _begin_log(db)
+        self.record(db)
+        _LOG.warning("the database's log was gone: made again", extra={"file": str(self._wal)})
+
+    def _size_of(self, path: Path) -> int | None:
+        """Return the size of a file; None if it is not the one that was opened."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_size if os.path.samestat(self._opened[path], found) else None
+
+
+def _begin_log(db: sqlite3.Connection) -> None:
+    """Have changes written to a log first; its file is there when this returns."""
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("COMMIT")
+
+
+def _restore(path: Path) -> str:
+    return (
+        "The bot leaves it as it is. Put a backup in its place, or move it away to begin with an "
+        f"empty one: then all that people asked for is forgotten. If there is a {path.name}-wal, "
+        "move it away with the old file."
+    )
+
+
+def _code(error: Exception) -> int | None:
+    """Return SQLite's primary result code."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+# ── Its tables ────────────────────────────────────────────────────────────────────────────────
+
+
+def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
+    """Apply what is missing, each step in a transaction; return the names of what was applied.
+
+    Raises:
+        DatabaseError: a step failed, or another version made the database.
+    """
+    files = steps("sqlite")
+    with translated(path, doing="the tables could not be brought up to date: "):
+        done, pending = steps_in_sqlite(db, path)
+        warn_of_newer(done, files)
+        for name in pending:
+            mark = f"INSERT INTO migrations VALUES ('{name}', '{checksum(files[name])}')"  # noqa: S608 - ours
+            try:
+                db.executescript(f"BEGIN IMMEDIATE;\n{MAKE};\n{files[name]};\n{mark};\nCOMMIT;")
+            except sqlite3.Error:
+                with contextlib.suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+                raise
+    return pending
+
+
+def steps_in_sqlite(db: sqlite3.Connection, path: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the steps that are done, and of those that are pending.
+
+    Raises:
+        DatabaseError: another version made the database, and this one cannot use it.
+    """
+    tables = {row["name"] for row in db.execute(TABLES)}
+    done: dict[str, str | None] | None = None
+    if tables - {"migrations"}:
+        rows = db.execute("SELECT * FROM migrations").fetchall() if "migrations" in tables else []
+        # Before there was a schema file, there were no checksums at first.
+        done = {str(row.get("name")): row.get("checksum") for row in map(dict, rows)}
+    to_begin = f"move the file away (and {path.name}-wal, if it is there)"
+    pending = pending_steps(done, steps("sqlite"), str(path), to_begin)
+    return sorted(done or ()), pending
+
+
+def refuse_other_versions(path: Path) -> None:
+    """Refuse a database that this version cannot use, without changing anything.
+
+    Other reasons why it cannot be read are left for ``connect`` to report.
+
+    Raises:
+        DatabaseError: another version made it.
+    """
+    with contextlib.suppress(sqlite3.Error, OSError), read_only(path) as db:
+        steps_in_sqlite(db, path)
+
+
+# ── The connection ────────────────────────────────────────────────────────────────────────────
 
 
 class Connection(aiosqlite.Connection):

@@ -15,7 +15,7 @@ import pytest
 
 from bot.store import DatabaseInUse
 from bot.store.database import optional_moment
-from bot.store.sqlite_file import FileLock
+from bot.store.sqlite import FileLock
 from sandbox.faults import LateCommit
 from sandbox.slack import Call
 from sandbox.slack_objects import Event, Message

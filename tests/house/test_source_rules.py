@@ -25,7 +25,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-SQLITE = {f"bot/store/{name}.py" for name in ("sqlite", "sqlite_file", "backup", "copying")}
+SQLITE = {f"bot/store/{name}.py" for name in ("sqlite", "backup", "move")}
 
 
 def test_only_the_sqlite_engine_and_copies_open_a_connection() -> None:

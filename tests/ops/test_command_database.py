@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from bot.store.sqlite_file import FileLock
+from bot.store.sqlite import FileLock
 from tests.databases import STEPS
 from tests.modes import on_sqlite_alone
 from tests.ops.test_command_line import bot, files_in

@@ -14,8 +14,7 @@ import pytest
 from bot.clock import SystemClock
 from bot.ops import doctor
 from bot.store.migrate import MIGRATIONS
-from bot.store.sqlite import migrate
-from bot.store.sqlite_file import beside
+from bot.store.sqlite import beside, migrate
 from sandbox.http import free_port
 from tests.modes import on_sqlite_alone
 from tests.ops.report import report

@@ -12,11 +12,9 @@ import psycopg
 import pytest
 
 from bot.store import DatabaseError
-from bot.store.migrate import Table, tables
-from bot.store.move import move
+from bot.store.move import Table, move, tables
 from bot.store.postgres.engine import migrate as migrate_postgres
-from bot.store.sqlite import migrate
-from bot.store.sqlite_file import FileLock
+from bot.store.sqlite import FileLock, migrate
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.modes import on_sqlite_alone

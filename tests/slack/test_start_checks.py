@@ -80,7 +80,6 @@ async def test_what_only_other_commands_and_settings_need_is_not_imported(
             "bot.store.postgres.engine",
             "bot.store.move",
             "bot.store.backup",
-            "bot.store.inspection",
         ),
         *("dotenv", "psycopg", "slack_bolt.adapter.socket_mode", "yaml"),
     }

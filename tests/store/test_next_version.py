@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from bot.clock import SystemClock
-from bot.store.migrate import MIGRATIONS, tables
+from bot.store.migrate import MIGRATIONS
+from bot.store.move import tables
 from bot.store.postgres.engine import migrate
 from sandbox.driver import Person
 from sandbox.http import free_port

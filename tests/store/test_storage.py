@@ -24,11 +24,10 @@ import aiohttp
 import pytest
 
 from bot.model import Request
-from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqlite_file
+from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqlite
 from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS
-from bot.store.sqlite import SQLiteDatabase, migrate
-from bot.store.sqlite_file import FileLock, beside, check_file
+from bot.store.sqlite import FileLock, SQLiteDatabase, beside, check_file, migrate
 from sandbox.driver import Person
 from sandbox.modal import Modal
 from tests.bot_process import BotProcess
@@ -424,7 +423,7 @@ async def test_a_start_that_waits_for_a_writer_does_not_wait_for_itself(
 ) -> None:
     waits, log = asyncio.Event(), logging.getLogger("bot.store.database")
     monkeypatch.setattr(log, "warning", lambda *_, **__: waits.set())
-    monkeypatch.setattr(sqlite_file, "_BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(sqlite, "_BUSY_TIMEOUT_S", 0.01)
 
     async def start() -> None:
         async with SQLiteDatabase.open(tmp_path / "bot.db", timedelta(seconds=10)):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bot.kinds.replica import REPLICA
 from bot.kinds.video import VIDEO
-from bot.web.callbacks import MAX_BYTES, IdFinder
+from bot.web.server import MAX_CALLBACK_BYTES, IdFinder
 from sandbox.callback_shapes import SHAPES, encoded
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan
@@ -56,7 +56,7 @@ def test_an_id_is_found_wherever_it_stands(subtests: pytest.Subtests) -> None:
         b"payload=%7B%22video_id%22%3A%22v-1%22%7D",
         b"<video><video_id>v-1</video_id></video>",
         b'--x\r\nContent-Disposition: form-data; name="video_id"\r\n\r\nv-1\r\n--x--',
-        b'{"video_id": "v-1", "script": "' + b"x" * MAX_BYTES,
+        b'{"video_id": "v-1", "script": "' + b"x" * MAX_CALLBACK_BYTES,
         b'\xef\xbb\xbf{"video_id": "v-1"}',
         json.dumps(BODY).encode("utf-16"),
         json.dumps(BODY).encode("utf-32-be"),
@@ -155,7 +155,7 @@ def test_the_time_for_a_body_grows_with_its_length_alone(subtests: pytest.Subtes
         b'"{',
     ]:
         with subtests.test(piece=piece):
-            body = piece * (MAX_BYTES // len(piece))
+            body = piece * (MAX_CALLBACK_BYTES // len(piece))
             began = time.process_time()
             found(body)
             assert time.process_time() - began < 0.5

@@ -9,10 +9,11 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_address
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
@@ -20,19 +21,23 @@ from psycopg import IsolationLevel, errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
+from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.store.database import (
     ANY,
     Call,
     Database,
     DatabaseError,
+    DatabaseSnapshot,
     DatabaseUnavailable,
     DatabaseUncertain,
     Query,
     Row,
+    Server,
     Topic,
     Transaction,
     Value,
+    from_ms,
     to_its_end,
     until_free,
 )
@@ -895,3 +900,68 @@ class PostgresDatabase(Database):
             await asyncio.sleep(_INTERVAL_S)  # all of a moment is one notification
             await self._listener.has_changed.wait()
             await self.notified()
+
+
+# ── For those who only read ───────────────────────────────────────────────────────────────────
+
+# Rows that are fetched at a time.
+_FETCHED: Final = 1000
+# A large database takes longer than any request.
+_BEGIN_TO_READ: Final = (
+    f"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; {OWN_PATH};"
+    " SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000;"
+    " SET LOCAL idle_in_transaction_session_timeout TO 0"
+)
+
+
+@contextlib.contextmanager
+def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
+    """Read the database of this URL, beside the bots that use it.
+
+    Raises:
+        DatabaseError: it cannot be read, or this version cannot use it.
+    """
+    with translated(), connect(url, application_name=COMMAND) as connection:
+
+        def rows(query: Query, **values: Value) -> Iterator[Row]:
+            with connection.cursor("rows") as cursor:
+                cursor.itersize = _FETCHED
+                yield from cursor.execute(query.postgres, values)
+
+        connection.execute(_BEGIN_TO_READ)
+        done, pending = steps_in_postgres(connection)
+        yield DatabaseSnapshot(done, pending, rows)
+        connection.rollback()
+
+
+# The bots are those whose name for the server is the one that their URL gives them.
+_SERVER: Final = Query(
+    """
+    SELECT current_setting('server_version') AS version,
+        pg_database_size(current_database()) AS bytes,
+        (SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = :bots) AS bots,
+        CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS now
+    """
+)
+
+
+def inspect_server(url: str, clock: Clock) -> Server:
+    """Return what there is to know of a server.
+
+    Raises:
+        DatabaseError: it cannot be used.
+    """
+    with translated(), connect(url, application_name=COMMAND) as connection:
+        info = connection.info
+        connection.execute(_BEGIN_TO_READ)
+        [row] = connection.execute(_SERVER.postgres, {"bots": name_of_bots(url)}).fetchall()
+        connection.rollback()
+        is_local = not info.hostaddr or ip_address(info.hostaddr).is_loopback
+        return Server(
+            version=str(row["version"]).partition(" ")[0],
+            size_bytes=row["bytes"],
+            is_protected=is_local or info.get_parameters().get("sslmode") == "verify-full",
+            bots=row["bots"],
+            ahead=clock.now() - from_ms(row["now"]),
+        )
