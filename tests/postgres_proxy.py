@@ -33,7 +33,7 @@ class Fault(Enum):
 
 
 class Hold:
-    """The answer to a commit is held back, which the server has carried out."""
+    """A statement is held back, or the answer to its commit, which the server has carried out."""
 
     def __init__(self, statement: str) -> None:
         self.statement = statement.encode()
@@ -53,6 +53,7 @@ class PostgresProxy:
         self._writers = set[asyncio.StreamWriter]()
         self._faults = list[tuple[bytes, Fault]]()
         self._holds = list[Hold]()
+        self._held_statements = list[Hold]()
         self.encryption: ssl.SSLContext | None = None
         """With which to offer encryption."""
         self.connections = 0
@@ -75,6 +76,11 @@ class PostgresProxy:
         """Hold back the answer to the next commit of a statement that contains this text."""
         self._holds.append(Hold(statement))
         return self._holds[-1]
+
+    def hold(self, statement: str) -> Hold:
+        """Hold back the next statement that contains this text."""
+        self._held_statements.append(Hold(statement))
+        return self._held_statements[-1]
 
     def cut_all(self) -> None:
         """End all connections."""
@@ -119,6 +125,10 @@ class PostgresProxy:
                 self.statements.append(text)
                 fault = way.fault = self._fault_of(text)
                 self._note_hold(text, way)
+                for hold in [each for each in self._held_statements if each.statement in text]:
+                    self._held_statements.remove(hold)
+                    hold.reached.set()
+                    await hold.let_go.wait()
                 if fault is Fault.CUT_BEFORE:
                     break
                 server.write(chunk)

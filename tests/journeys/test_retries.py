@@ -7,6 +7,7 @@ import pytest
 from sandbox.driver import ClientRefusal
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
+from sandbox.slack import Call
 from sandbox.slack_objects import Message
 from tests.modes import on_both_engines
 from tests.world import REPLICA, World, number_of
@@ -154,6 +155,30 @@ async def test_a_retry_elsewhere_is_posted_there_and_still_linked_to(world: Worl
     assert again.thread_ts is None
     assert f"/archives/{again.channel}/p" in world.now(card).text
     assert len(world.replies(card)) == 1
+
+
+async def test_a_reply_is_posted_though_each_link_to_the_retry_takes_long(world: World) -> None:
+    refuses = CannedResponse(200, {"ok": False, "error": "unheard_of"})
+    card = await world.request_video(world.ana)
+    world.slack.faults.next("chat.postMessage", refuses)
+    world.service.fail(*world.service.videos, "The replica is shy.")
+    await world.settle()
+    assert world.replies(card) == []
+
+    async def is_slow(when: str, method: str, _: object) -> None:
+        if (when, method) == ("before", "chat.getPermalink") and len(links()) < 10:
+            world.clock.set(world.clock.now() + world.timings.lease / 3)
+
+    def links() -> list[Call]:
+        return world.calls("chat.getPermalink")
+
+    world.slack.on_request = is_slow
+    await _retries(world, world.now(card))
+    await world.advance(minutes=10)
+    failed = [each for each in world.replies(card) if "shy" in each.text]
+    assert len(failed) == 1
+    assert "Retried here" in failed[0].text
+    assert len(links()) < 10, "it was begun again and again"
 
 
 async def test_a_card_loses_its_button_even_if_slack_gives_no_link(world: World) -> None:

@@ -9,10 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from bot.model import token_hash
+from bot.model import DeliveryState, token_hash
 from bot.store import Store
 from bot.store.database import Query, Topic, to_ms
 from bot.store.postgres.engine import PostgresDatabase
+from tests.postgres_proxy import PostgresProxy
 from tests.store.test_store import LATER, NOW, TIMINGS, claim, running, submit
 
 #: How far the clocks of two copies may be apart: docs/postgresql.md says so too.
@@ -63,6 +64,27 @@ async def test_a_claim_that_a_crash_of_the_server_undid_is_worth_nothing(store: 
     # That the job waits, as the other copy believes, would have it created twice.
     assert not await store.jobs.release(undone, NOW, NOW)
     assert await store.jobs.claim(NOW, 1) == []
+
+
+async def test_a_claim_does_not_take_another_copy_s_mark_for_its_own(
+    store: Store, postgres_url: str
+) -> None:
+    await submit(store)
+    async with (
+        PostgresProxy(postgres_url).running() as proxy,
+        PostgresDatabase.open(proxy.url) as database,
+    ):
+        # Its clock is so far ahead that the other copy's lease is over at once.
+        hold = proxy.hold("UPDATE deliveries SET claim")
+        ahead = Store(database, TIMINGS).deliveries.claim(NOW + 2 * TIMINGS.lease, 1)
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            claims = tasks.create_task(ahead)
+            await hold.reached.wait()
+            [own] = await store.deliveries.claim(NOW, 1)
+            hold.let_go.set()
+        [others] = claims.result()
+    assert (own.delivery.state, own.marked_at) == (DeliveryState.PENDING, NOW)
+    assert (others.delivery.state, others.marked_at) == (DeliveryState.SENDING, None)
 
 
 async def _claimed(store: Store) -> dict[str, int]:

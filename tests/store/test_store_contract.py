@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar, cast
 
 import pytest
 
-from bot.model import DeliveryState, Failure, Job, Snapshot, State, Verdict, token_hash
+from bot.model import DeliveryState, Failure, Job, Role, Snapshot, State, Verdict, token_hash
 from bot.store import AddedCandidate, DatabaseError, Memory, Store
 from bot.store.database import Database, Query, Row, Topic, Transaction, Value
 from bot.store.due import try_again
@@ -255,6 +255,20 @@ async def test_an_expired_lease_can_be_claimed_by_another_and_its_old_number_wri
     assert await now_is(there, job) == job
     assert await there.deliveries.mark_sending(card.delivery, NOW)
     assert await there.jobs.release(job, NOW, LATER)
+
+
+async def test_a_question_is_marked_anew_before_each_post(here: Store) -> None:
+    # A claim marks cards and replies: what is sent without a mark may be posted twice after a kill.
+    assert await here.jobs.ask(await unconfirmed(here), NOW, LATER)
+    [card] = await here.deliveries.claim(NOW, 1)
+    assert card.marked_at == NOW
+    posted = replace(card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=MANY)
+    assert await here.deliveries.release(posted, NOW, None)
+    for _ in range(2):
+        [question] = await here.deliveries.claim(NOW, 1)
+        assert (question.delivery.role, question.marked_at) == (Role.QUESTION, None)
+        assert await here.deliveries.mark_sending(question.delivery, NOW)
+        assert await here.deliveries.release(question.delivery, NOW, NOW)
 
 
 async def test_an_expired_lease_creates_nothing(here: Store, there: Store) -> None:

@@ -65,3 +65,11 @@ async def test_a_report_is_new_after_a_second_and_when_the_clock_was_set_back(
     world.clock.set(world.clock.now() - timedelta(hours=1))
     [after] = await flood(world, "/readyz")
     assert b"nothing can be stored" in after
+
+
+async def test_a_bot_that_is_asked_to_end_says_so_at_once(world: World) -> None:
+    [before] = await flood(world, "/readyz")
+    assert b'"ready": true' in before
+    await world.bot.drain(timedelta(0))
+    [after] = await flood(world, "/readyz")
+    assert b"the bot is stopping" in after
