@@ -161,7 +161,8 @@ async def test_a_reply_is_posted_though_each_link_to_the_retry_takes_long(world:
     refuses = CannedResponse(200, {"ok": False, "error": "unheard_of"})
     card = await world.request_video(world.ana)
     world.slack.faults.next("chat.postMessage", refuses)
-    world.service.fail(*world.service.videos, "The replica is shy.")
+    [video_id] = world.service.videos
+    world.service.fail(video_id, "The replica is shy.")
     await world.settle()
     assert world.replies(card) == []
 
