@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
-from enum import Enum
 from typing import Final, TypeGuard
 
 from bot.clock import Clock, deadline
@@ -40,19 +39,6 @@ SHARED_CHANNEL: Final = (
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"
 _MAX_NAMED: Final = 3
-
-
-class _Standing(Enum):
-    """What a person is in the workspace."""
-
-    MEMBER = "member"
-    GUEST = "guest"
-    STRANGER = "stranger"
-    UNKNOWN = "unknown"
-    """Slack does not let us ask."""
-
-
-_REFUSALS: Final = {_Standing.GUEST: GUEST, _Standing.STRANGER: STRANGER}
 
 
 class Access:
@@ -107,15 +93,13 @@ class Access:
             return None if sender.enterprise == installation.enterprise_id else STRANGER
         # What Slack sends with a button tells the organisation of the app, not of the person.
         waiting = deadline(self._timings.installation_timeout)
-        match self._standing(await self.directory.people.get(sender.user, waiting)):
-            case _Standing.MEMBER | _Standing.GUEST:
-                return None
-            # It opens a form, whose submission says the team.
-            case _Standing.UNKNOWN if not sender.team and sender.place in ours:
-                return None
-            case None:
-                return "I couldn't check who you are. Please try again in a moment."
-        return STRANGER
+        person = await self.directory.people.get(sender.user, waiting)
+        if person is None:
+            return "I couldn't check who you are. Please try again in a moment."
+        if person.error == NO_SCOPE:
+            # Without a team, it opens a form, whose submission says the team.
+            return None if not sender.team and sender.place in ours else STRANGER
+        return None if self._member_refusal(person) != STRANGER else STRANGER
 
     # ── People ────────────────────────────────────────────────────────────────────────────────
 
@@ -138,8 +122,7 @@ class Access:
             person = self.directory.people.known(user) or await self.directory.people.get(
                 user, deadline
             )
-            standing = self._standing(person)
-            if refusal := _REFUSALS.get(standing or _Standing.UNKNOWN):
+            if person is not None and (refusal := self._member_refusal(person)):
                 return refusal
         if not limits.allows_channel(channel):
             allowed = [f"<#{each}>" for each in sorted(limits.allowed_channels)[:_MAX_NAMED]]
@@ -160,10 +143,8 @@ class Access:
         """
         if _is_named(limits, kind, user):
             return None
-        standing = self._standing(await self.directory.people.get(user, deadline))
-        if standing is None:
-            return NOT_CHECKED
-        return _REFUSALS.get(standing)
+        person = await self.directory.people.get(user, deadline)
+        return NOT_CHECKED if person is None else self._member_refusal(person)
 
     async def is_workspace_admin(self, user: str, deadline: float) -> bool:
         """Return whether Slack says, by the deadline, that a user is an owner or admin here.
@@ -178,7 +159,7 @@ class Access:
         """Return why a person cannot own a replica; None too for one of whom nothing is known."""
         person = await self.directory.people.get(user, deadline)
         if person is None or not (
-            person.is_bot or person.is_deleted or self._standing(person) is _Standing.STRANGER
+            person.is_bot or person.is_deleted or self._member_refusal(person) == STRANGER
         ):
             return None
         return "Pick a person who is in this workspace."
@@ -201,25 +182,26 @@ class Access:
         return (
             person is not None
             and here is not None
-            and self._standing(person) is _Standing.MEMBER
+            and self._member_refusal(person) is None
             and person.team_id == here.team_id
         )
 
-    def _standing(self, person: Person | None) -> _Standing | None:
-        """Return what a person is in the workspace; None if nothing is known of them."""
+    def _member_refusal(self, person: Person) -> str | None:
+        """Return GUEST or STRANGER for a person who is known not to be a full member.
+
+        Without the scope, Slack does not let us ask: then it is None.
+        """
         installation = self._installation.current
-        if person is None:
-            return None
         if person.error == NO_SCOPE:
-            return _Standing.UNKNOWN
+            return None
         if person.error in NOT_OURS or person.is_stranger or installation is None:
-            return _Standing.STRANGER
+            return STRANGER
         is_colleague = person.enterprise_id and person.enterprise_id == installation.enterprise_id
         if person.team_id != installation.team_id and not is_colleague:
-            return _Standing.STRANGER
+            return STRANGER
         if person.is_restricted or person.is_ultra_restricted or person.is_bot:
-            return _Standing.GUEST
-        return _Standing.MEMBER
+            return GUEST
+        return None
 
     # ── What limits say ───────────────────────────────────────────────────────────────────────
 
