@@ -37,6 +37,7 @@ from bot.slack.features.home import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
 from bot.slack.outbox.messenger import Messenger
+from bot.slack.socket_mode import SocketMode
 from bot.slack.views.limits import Price
 from bot.store import LIMITS, DatabaseError, Limits, Memory, Store
 from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
@@ -235,9 +236,6 @@ async def running(
         bolt = create_app(handler_context, features)
         socket_mode = None
         if settings.slack_app_token is not None:
-            # Bolt's adapter takes 3 ms, which a deployment that serves HTTP has no use for.
-            from bot.slack.socket_mode import SocketMode  # noqa: PLC0415 - see above
-
             socket_mode = SocketMode(
                 bolt,
                 handler_context,

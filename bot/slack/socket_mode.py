@@ -10,12 +10,13 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Final
 
-from aiohttp import ClientWebSocketResponse, ClientWSTimeout, WSMsgType
-from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from aiohttp import ClientSession, ClientWebSocketResponse, ClientWSTimeout, WSMsgType
 from slack_bolt.async_app import AsyncApp
-from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
 
 from bot.errors import Outages, OutsideError, Refused, Unavailable
 from bot.log import word
@@ -24,6 +25,7 @@ from bot.service.errors import cause_of
 from bot.slack.client import is_slacks, open_session
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.views.blocks import Json
 from bot.tasks import BackgroundTasks, RequestPriority
 
 _LOG: Final = logging.getLogger(__name__)
@@ -39,9 +41,9 @@ _NOT_OPENED: Final = "Slack opens no connection: is Socket Mode switched on in t
 class SocketMode:
     """Opens a connection to Slack, answers what comes on it, and replaces it when it ends.
 
-    Bolt's handler answers each envelope, on the connection that it came on. Opening the next
-    connection is done here: the SDK's client would close the old one first, try the same address
-    again, which is valid once, and log it (https://github.com/slackapi/python-slack-sdk/issues/1446,
+    Each envelope is answered on the connection that it came on. The SDK's client would close the
+    old connection before it opens the next one, try the same address again, which is valid once,
+    and log it (https://github.com/slackapi/python-slack-sdk/issues/1446,
     https://github.com/slackapi/python-slack-sdk/issues/1922).
 
     Slack sends again what is not acknowledged. As over HTTP, the database keeps what comes twice
@@ -145,25 +147,15 @@ class SocketMode:
                 or is_slacks(url.replace("ws", "http", 1), self._ctx.client.base_url)
             ):
                 raise Unavailable("Slack named an unencrypted address.", cause="tls")
-            handler = AsyncSocketModeHandler(
-                self._bolt,
-                self._app_token,
-                web_client=self._ctx.client,
-                proxy="unused",  # None would mean the environment's; only the call below counts
-            )
-            stack.push_async_callback(handler.close_async)
-            # The SDK's would follow redirects.
-            await handler.client.aiohttp_client_session.close()
-            handler.client.aiohttp_client_session = open_session(self._proxy_for(url))
-            socket = await handler.client.aiohttp_client_session.ws_connect(
+            session = await stack.enter_async_context(open_session(self._proxy_for(url)))
+            socket = await session.ws_connect(
                 url,
                 autoping=False,
                 # A silent connection ends after one and a half of these: no pong came.
                 heartbeat=self._ctx.timings.socket_heartbeat.total_seconds(),
                 timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
             )
-            handler.client.current_session = socket
-            connection = _Connection(handler, socket, self)
+            connection = _Connection(session, socket, self)
             self._receivers.spawn(connection.receive())
             await connection.wait_for_hello()
             stack.pop_all()
@@ -189,17 +181,18 @@ class SocketMode:
         """Note that something came on a connection."""
         self.last_received_at = self._ctx.clock.now()
 
-    async def answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
+    async def answer(self, connection: "_Connection", envelope_id: str, payload: Json) -> None:
         """Answer an envelope on the connection that it came on."""
         began = time.perf_counter()
         with self._priority.request():
             try:
-                await connection.handler.handle(connection.handler.client, request)
+                request = AsyncBoltRequest(mode="socket_mode", body=payload)
+                await connection.send(envelope_id, await self._bolt.async_dispatch(request))
             except ConnectionError:
                 _LOG.warning("an answer to Slack could not be sent: its connection has ended")
             except Exception as error:  # noqa: BLE001 - Bolt raises for shapes it does not expect
                 _LOG.error("a Slack request cannot be read", extra={"error": type(error).__name__})
-        self._metrics.acknowledged(request.payload, time.perf_counter() - began)
+        self._metrics.acknowledged(payload, time.perf_counter() - began)
 
 
 class _Connection:
@@ -207,17 +200,17 @@ class _Connection:
 
     def __init__(
         self,
-        handler: AsyncSocketModeHandler,
+        session: ClientSession,
         socket: ClientWebSocketResponse,
         owner: SocketMode,
     ) -> None:
-        self.handler = handler
         self.replace = asyncio.Event()
         """Set when another connection is needed: Slack says so, or this one has ended."""
         self.reason = ""
         """Slack's reason to end it, if it said one."""
         self.answers = BackgroundTasks()
         """To its envelopes."""
+        self._session = session
         self._socket = socket
         self._owner = owner
         self._is_greeted = False
@@ -261,7 +254,14 @@ class _Connection:
 
     async def close(self) -> None:
         """Close it, in little more than a second."""
-        await self.handler.close_async()  # type: ignore[no-untyped-call]
+        await self._socket.close()
+        await self._session.close()
+
+    async def send(self, envelope_id: str, response: BoltResponse) -> None:
+        """Send the answer to an envelope. One that failed is not acknowledged: it comes again."""
+        if response.status == HTTPStatus.OK:
+            payload = {"payload": json.loads(response.body)} if response.body else {}
+            await self._socket.send_json({"envelope_id": envelope_id, **payload})
 
     def _read(self, text: str) -> None:
         try:
@@ -276,10 +276,9 @@ class _Connection:
                 self.reason = word(str(message.get("reason")))
                 self.replace.set()
             # Bolt reads the type of an event before any check of ours.
-            case {"type": str(), "envelope_id": str(), "payload": dict(payload)} if isinstance(
+            case {"type": str(), "envelope_id": str(id_), "payload": dict(payload)} if isinstance(
                 payload.get("event", {}), dict
             ):
-                request = SocketModeRequest(message["type"], message["envelope_id"], payload)
-                self.answers.spawn(self._owner.answer(self, request))
+                self.answers.spawn(self._owner.answer(self, id_, payload))
             case _:
                 _LOG.error("a message of Slack cannot be read: it is no envelope")

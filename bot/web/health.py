@@ -13,12 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from bot.errors import Outage
 from bot.metrics import Metrics
 from bot.service.errors import clause_of
 from bot.slack.context import HandlerContext
+from bot.slack.socket_mode import SocketMode
 from bot.store import DatabaseError, Figures
 
 
@@ -77,18 +78,6 @@ _DATABASE_TIMEOUT_S: Final = 2.0
 _MAX_OVERDUE: Final = timedelta(minutes=5)
 # Bolt opens a closed socket again within seconds.
 _MAX_SOCKET_CLOSED: Final = timedelta(minutes=1)
-
-
-class Socket(Protocol):
-    """Socket Mode, which is not imported where Slack's requests come over HTTP."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether there is a connection to Slack now."""
-
-    @property
-    def last_received_at(self) -> datetime | None:
-        """When the last message of Slack came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +139,7 @@ class Readiness:
         ctx: HandlerContext,
         service_check: ServiceCheck,
         metrics: Metrics,
-        socket: Socket | None = None,
+        socket: SocketMode | None = None,
     ) -> None:
         self._ctx = ctx
         self._service_check = service_check
@@ -261,7 +250,7 @@ class Readiness:
             is_out=True,
         )
 
-    def _socket_check(self, socket: Socket) -> Check:
+    def _socket_check(self, socket: SocketMode) -> Check:
         now = self._ctx.clock.now()
         details = {
             "connected": socket.is_connected,
