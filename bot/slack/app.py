@@ -21,7 +21,7 @@ from slack_bolt.response import BoltResponse
 
 from bot.log import reference
 from bot.slack.access import OTHER_APP, OTHER_WORKSPACE, STRANGER
-from bot.slack.context import Feature, HandlerContext, general_error, log_not_stored, with_reference
+from bot.slack.context import Feature, HandlerContext, general_error, log_failure, with_reference
 from bot.slack.features import actions, approval, home, mentions, questions, shortcuts
 from bot.slack.payloads import (
     BlockAction,
@@ -39,11 +39,11 @@ from bot.slack.payloads import (
     read,
 )
 from bot.slack.views.blocks import Json
-from bot.store import DatabaseError
 
 _LOG: Final = logging.getLogger(__name__)
 # An unknown id is cut to this length in the log: it can be any text.
 _MAX_LOGGED: Final = 100
+_OK: Final = BoltResponse(status=HTTPStatus.OK)
 # It would not become valid if Slack sent it again: https://docs.slack.dev/apis/events-api#retries
 _INVALID_EVENT: Final = BoltResponse(
     status=HTTPStatus.BAD_REQUEST, headers={"X-Slack-No-Retry": "1"}
@@ -57,6 +57,9 @@ _PEOPLES: Final[Mapping[str, type[BaseModel]]] = {
     "message_action": ShortcutPayload,
     "command": SlashCommand,
 }
+
+
+_MATCHED_BY_SHAPE: Final = {"view_submission", "block_actions", "shortcut", "message_action"}
 
 
 class UnknownAction(Exception):
@@ -76,31 +79,22 @@ async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> Bol
     return answer
 
 
-def _answer_odd(ctx: HandlerContext, body: Json) -> BoltResponse | None:
-    """Return the answer to a request of a shape on which Bolt's own matchers raise."""
+def _is_odd(body: Json) -> bool:
+    """Return whether a request has a shape on which Bolt's own matchers raise."""
     match body:
         case (
             {"type": "view_submission", "view": {"type": "modal", "callback_id": str()}}
             | {"type": "block_actions", "actions": [{"action_id": str()}, *_]}
             | {"type": "shortcut" | "message_action", "callback_id": str()}
-            | {"type": "event_callback", "event": {"type": str()}}
         ):
-            return None
-        case {"type": "view_submission" | "block_actions" | "shortcut" | "message_action"}:
-            return _answer_unhandled(ctx, body)
-        case {"type": "event_callback"}:
-            return _INVALID_EVENT
-        case {"type": "workflow_step_edit"}:  # Slack has retired these
-            return _NO_ANSWER
-    return None
+            return False
+    return str(body.get("type")) in _MATCHED_BY_SHAPE
 
 
 def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
     kind = "command" if "command" in body else str(body.get("type"))
-    if kind == "event_callback":  # one that is not needed: Slack must not send it again
-        return BoltResponse(status=HTTPStatus.OK)
-    if kind not in _PEOPLES:
-        return None
+    if kind not in _PEOPLES:  # an event is not needed: Slack must not send it again
+        return _OK if kind == "event_callback" else None
     try:
         match read(_PEOPLES[kind], body):
             case (
@@ -112,7 +106,7 @@ def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
                 return answer_error(ctx, UnknownAction(unknown), body)
     except InvalidPayload as error:
         return answer_error(ctx, error, body)
-    return BoltResponse(status=HTTPStatus.OK)  # an element whose changes are not needed
+    return _OK  # an element whose changes are not needed
 
 
 def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
@@ -120,32 +114,27 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
 
     None for requests that take no answer.
     """
+    remedy = "Please try again."
+    again = "Please start again."
+    if body.get("type") == "view_submission":
+        # It may have been stored already. What was entered stays in it until it is closed.
+        remedy = "This may not have been saved. It's safe to submit again."
+        again = "Copy what you entered and open this form again."
     code, title = reference(), "Something went wrong"
     match error:
-        case DatabaseError():
-            title, text = log_not_stored(error, code)
         case UnknownAction():
             _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
-            text = f"I don't recognize this. {_start_again(body)}"
+            text = with_reference(f"I don't recognize this. {again}", code)
         case InvalidPayload():
             _LOG.error(
                 "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
             )
             if body.get("type") == "event_callback":
                 return _INVALID_EVENT
-            text = f"I can't read this. {_start_again(body)}"
+            text = with_reference(f"I can't read this. {again}", code)
         case _:
-            _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
-            text = f"{title}. Please try again."
-            if body.get("type") == "view_submission":  # it may have been stored already
-                text = f"{title}. This may not have been saved. It's safe to submit again."
-    return answer_privately(ctx, body, title, with_reference(text, code))
-
-
-def _start_again(body: Json) -> str:
-    if body.get("type") == "view_submission":  # what was entered stays in it until it is closed
-        return "Copy what you entered and open this form again."
-    return "Please start again."
+            title, text = log_failure(error, remedy)
+    return answer_privately(ctx, body, title, text)
 
 
 def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> BoltResponse | None:
@@ -167,7 +156,7 @@ def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> 
         case {"type": "block_actions" | "message_action" | "shortcut"}:
             with suppress(InvalidPayload):  # then nothing says where the answer could go
                 ctx.respond_ephemeral(read(Origin, body), text)
-            return BoltResponse(status=HTTPStatus.OK)
+            return _OK
     return None
 
 
@@ -241,8 +230,8 @@ class SenderCheck(AsyncMiddleware):
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
     ) -> BoltResponse:
         """Pass on what a person of ours sends, and what Bolt's own matchers can read."""
-        if (odd := _answer_odd(self._ctx, req.body)) is not None:
-            return odd
+        if _is_odd(req.body):
+            return _answer_unhandled(self._ctx, req.body) or _NO_ANSWER
         kind = req.body.get("type")
         is_event = kind == "event_callback"
         if not (is_event or "command" in req.body or "user" in req.body):
@@ -265,7 +254,7 @@ class SenderCheck(AsyncMiddleware):
         else:
             _LOG.info("a request was refused", extra={"reason": refusal})
         if is_event and refusal in _FINAL:
-            return BoltResponse(status=HTTPStatus.OK)  # Slack need not send it again
+            return _OK  # Slack need not send it again
         answer = answer_privately(self._ctx, req.body, "Not available", refusal)
         return answer or _NO_ANSWER
 

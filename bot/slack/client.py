@@ -12,7 +12,6 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
-from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.errors import Outages, OutsideError, Refused
 from bot.metrics import Metrics
@@ -158,13 +157,6 @@ def web_client(
         retry_handlers=[],
     )
     client.proxy = None  # it reads the environment itself; the session has the one that counts
-    return client
-
-
-def webhook_client(url: str, session: aiohttp.ClientSession) -> AsyncWebhookClient:
-    """Return the client of one ``response_url``."""
-    client = AsyncWebhookClient(url, session=session, retry_handlers=[])
-    client.proxy = None  # as above
     return client
 
 

@@ -4,9 +4,10 @@ A handler returns what the person is told, and a refusal is raised: the first fu
 the request for it, and send its answer.
 """
 
+import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,7 +28,6 @@ from bot.log import reference
 from bot.model import Job, State
 from bot.service.client import VideoService
 from bot.slack.access import Access
-from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.open_homes import OpenHomes
@@ -61,8 +61,6 @@ UNKNOWN_KIND: Final = "I no longer support this kind of request."
 _RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
 _MAX_FAILURES: Final = 5
 _LEFT: Final = "left"
-Answerable: TypeAlias = Origin | BlockAction | ShortcutPayload
-"""A request of a person that can be answered privately."""
 _I = TypeVar("_I", BlockAction, ShortcutPayload)
 Said: TypeAlias = Message | str | None
 """What a person is told, if anything."""
@@ -156,7 +154,7 @@ def with_reference(text: str, code: str) -> str:
 
 
 # What the log says, and the title and the sentence for the user; the first that fits counts.
-_NOT_STORED: Final[Sequence[tuple[type[DatabaseError], str, str, str]]] = (
+_NOT_STORED: Final = (
     (
         RowUnreadable,
         "a row cannot be read",
@@ -179,11 +177,16 @@ _NOT_STORED: Final[Sequence[tuple[type[DatabaseError], str, str, str]]] = (
 )
 
 
-def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
-    """Log that the database failed a request; return a title and a sentence for the user."""
-    _, logged, title, text = next(each for each in _NOT_STORED if isinstance(error, each[0]))
-    _LOG.error(logged, extra={"reference": code, "reason": str(error)})
-    return title, text
+def log_failure(error: Exception, remedy: str = "Please try again.") -> tuple[str, str]:
+    """Log why a request failed; return a title and a text for the user, who can do ``remedy``."""
+    code = reference()
+    for kind, logged, title, text in _NOT_STORED:
+        if isinstance(error, kind):
+            _LOG.error(logged, extra={"reference": code, "reason": str(error)})
+            return title, with_reference(text, code)
+    _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
+    title = "Something went wrong"
+    return title, with_reference(f"{title}. {remedy}", code)
 
 
 def general_error(
@@ -363,20 +366,14 @@ class HandlerContext:
         except OutsideError as error:
             _LOG.info("a modal was not changed", extra={"reason": error.reason})
 
-    def respond_ephemeral(self, request: Answerable, message: Said) -> None:
+    def respond_ephemeral(self, request: Origin, message: Said) -> None:
         """Answer in the background with a message that only this user sees, if there is one.
 
         Slack accepts it at the request's ``response_url`` for 30 minutes. A global shortcut and a
         click in Home have none: there a modal shows it. For a click in a modal nothing is sent.
         """
-        if message is None:
-            return
-        if request.response_url is not None:
-            self.background.spawn(
-                self._respond(request.response_url, message, request.reply_thread_ts)
-            )
-        elif request.is_outside_conversations and request.trigger_id:
-            self.background.spawn(self.show_notice(request.trigger_id, message))
+        if message is not None:
+            self.background.spawn(self._respond(request, message))
 
     async def show_notice(self, trigger_id: str, message: Message | str) -> None:
         """Show a message in a modal, for a request that no message can answer."""
@@ -384,32 +381,36 @@ class HandlerContext:
         blocks = message.blocks or [section(message.text)]
         await self.open_view(trigger_id, modal("", "Replica Videos", close="Close", blocks=blocks))
 
-    def answer_later(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
-        """Answer a command in the background: with what ``work`` returns, or why it failed."""
-        self.background.spawn(self._answer(response_url, work))
+    def answer_later(self, request: Origin, work: Awaitable[Message | str]) -> None:
+        """Answer in the background with what ``work`` returns, or why it failed.
 
-    async def _answer(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
+        Where a modal shows it, that opens only within seconds of the click.
+        """
+        self.background.spawn(self._answer(request, work))
+
+    async def _answer(self, request: Origin, work: Awaitable[Message | str]) -> None:
+        latest = None if request.response_url is not None else self.service_deadline()
+        limit = asyncio.timeout_at(latest)
         try:
-            message = await work
+            async with limit:
+                message = await work
         except Refusal as refusal:
             message = str(refusal)
         except Exception as error:  # noqa: BLE001 - the user waits for an answer to any of them
-            code = reference()
-            if isinstance(error, DatabaseError):
-                _, text = log_not_stored(error, code)
+            if limit.expired():
+                message = "That's taking too long. Please try again in a moment."
             else:
-                _LOG.exception("a command failed", extra={"reference": code})
-                text = "Something went wrong. Please try again."
-            message = with_reference(text, code)
-        await self._respond(response_url, message)
+                _, message = log_failure(error)
+        await self._respond(request, message)
 
-    async def _respond(
-        self, response_url: str, message: Message | str, thread_ts: str | None = None
-    ) -> None:
-        answer: Json = {"response_type": "ephemeral", "replace_original": False}
-        if thread_ts is not None:  # else it is shown in the channel
-            answer["thread_ts"] = thread_ts
-        await self._send(response_url, answer | _content(_message(message)))
+    async def _respond(self, request: Origin, message: Message | str) -> None:
+        if request.response_url is not None:
+            answer: Json = {"response_type": "ephemeral", "replace_original": False}
+            if request.reply_thread_ts is not None:  # else it is shown in the channel
+                answer["thread_ts"] = request.reply_thread_ts
+            await self._send(request.response_url, answer | _content(_message(message)))
+        elif request.is_outside_conversations and request.trigger_id:
+            await self.show_notice(request.trigger_id, message)
 
     async def replace_original(self, response_url: str, message: Message) -> None:
         """Replace the message that was clicked.
@@ -420,11 +421,13 @@ class HandlerContext:
 
     async def _send(self, response_url: str, answer: Json, failures: int = 0) -> None:
         """Send to a response URL, and again after a rate limit: that was no use of it."""
-        webhook = webhook_client(response_url, self.session)
         try:
-            async with translated(self.timings.call_timeout):
-                response = await webhook.send_dict(answer)
-                if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+            async with (
+                translated(self.timings.call_timeout),
+                self.session.post(response_url, json=answer) as response,
+            ):
+                await response.read()
+                if response.status == HTTPStatus.TOO_MANY_REQUESTS:
                     raise SlackApiError("", response)  # type: ignore[no-untyped-call]
         except Unavailable as error:
             wait = error.retry_after or self.timings.back_off(failures + 1)

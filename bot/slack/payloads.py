@@ -125,6 +125,7 @@ class EventSender(Sender):
     A person of another organisation is named with their team: https://docs.slack.dev/apis/slack-connect
     """
 
+    kind: Text = Field(validation_alias=AliasPath("event", "type"))
     user: Text = Field(default="", validation_alias=AliasPath("event", "user"))
     team: Id = Field(
         validation_alias=AliasChoices(
@@ -174,7 +175,59 @@ class MessageEvent(Payload):
         return bool(self.user) and self.bot_id is None and self.subtype in written
 
 
-class SlashCommand(Payload):
+def is_plain_text(mimetype: object) -> bool:
+    """Return whether a file of this type may hold a script."""
+    return str(mimetype).startswith("text/") and mimetype != "text/html"
+
+
+class Shares(Payload):
+    """Where a file is, by channel: https://docs.slack.dev/reference/objects/file-object."""
+
+    public: dict[str, list[Any]] = Field(default_factory=dict)
+    private: dict[str, list[Any]] = Field(default_factory=dict)
+
+    def messages(self, channel: str) -> set[str]:
+        """Return the ``ts`` of the messages of a channel that have the file."""
+        shares = [*self.public.get(channel, ()), *self.private.get(channel, ())]
+        found = (each.get("ts") for each in shares if isinstance(each, dict))
+        return {ts for ts in found if isinstance(ts, str)}
+
+
+class Origin(Payload):
+    """Where the answer to a request can go, whatever else is wrong with it."""
+
+    kind: Lenient = Field(default="", validation_alias="type")
+    trigger_id: Lenient = ""
+    response_url: Text | None = None
+    view_kind: Lenient = Field(default="", validation_alias=AliasPath("view", "type"))
+    ts: Lenient = Field(
+        default="",
+        validation_alias=AliasChoices(
+            AliasPath("container", "message_ts"), AliasPath("message", "ts")
+        ),
+    )
+    parent_ts: Lenient = Field(
+        default="",
+        validation_alias=AliasChoices(
+            AliasPath("container", "thread_ts"), AliasPath("message", "thread_ts")
+        ),
+    )
+
+    @property
+    def reply_thread_ts(self) -> str | None:
+        """The thread whose reply the message is: a private answer is seen there, if it says so.
+
+        https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
+        """
+        return self.parent_ts or None if self.parent_ts != self.ts else None
+
+    @property
+    def is_outside_conversations(self) -> bool:
+        """Whether it comes from no conversation: the Home tab, or a global shortcut."""
+        return self.kind == "shortcut" or self.view_kind == "home"
+
+
+class SlashCommand(Origin):
     """A slash command."""
 
     command: Text
@@ -218,70 +271,13 @@ class SlashCommand(Payload):
         return None
 
 
-def is_plain_text(mimetype: object) -> bool:
-    """Return whether a file of this type may hold a script."""
-    return str(mimetype).startswith("text/") and mimetype != "text/html"
-
-
-class Shares(Payload):
-    """Where a file is, by channel: https://docs.slack.dev/reference/objects/file-object."""
-
-    public: dict[str, list[Any]] = Field(default_factory=dict)
-    private: dict[str, list[Any]] = Field(default_factory=dict)
-
-    def messages(self, channel: str) -> set[str]:
-        """Return the ``ts`` of the messages of a channel that have the file."""
-        shares = [*self.public.get(channel, ()), *self.private.get(channel, ())]
-        found = (each.get("ts") for each in shares if isinstance(each, dict))
-        return {ts for ts in found if isinstance(ts, str)}
-
-
-class _OfMessage(Payload):
-    """A request that may come from a message."""
-
-    ts: Lenient = Field(
-        default="",
-        validation_alias=AliasChoices(
-            AliasPath("container", "message_ts"), AliasPath("message", "ts")
-        ),
-    )
-    parent_ts: Lenient = Field(
-        default="",
-        validation_alias=AliasChoices(
-            AliasPath("container", "thread_ts"), AliasPath("message", "thread_ts")
-        ),
-    )
-
-    @property
-    def reply_thread_ts(self) -> str | None:
-        """The thread whose reply the message is: a private answer is seen there, if it says so.
-
-        https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
-        """
-        return self.parent_ts or None if self.parent_ts != self.ts else None
-
-
-class Origin(_OfMessage):
-    """Where the answer to a click or a shortcut can go, whatever else is wrong with it."""
-
-    kind: Lenient = Field(validation_alias="type")
-    trigger_id: Lenient = ""
-    response_url: Text | None = None
-    view_kind: Lenient = Field(default="", validation_alias=AliasPath("view", "type"))
-
-    @property
-    def is_outside_conversations(self) -> bool:
-        """Whether it comes from no conversation: the Home tab, or a global shortcut."""
-        return self.kind == "shortcut" or self.view_kind == "home"
-
-
 class _OfPerson(Payload):
     """A request of a person."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
 
 
-class ShortcutPayload(_OfMessage, _OfPerson):
+class ShortcutPayload(Origin, _OfPerson):
     """A shortcut: that of a message has the message and where it is, a global one neither.
 
     https://docs.slack.dev/reference/interaction-payloads/shortcuts-payload
@@ -289,7 +285,6 @@ class ShortcutPayload(_OfMessage, _OfPerson):
 
     callback_id: Text
     trigger_id: Id
-    response_url: Text | None = None
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     text: Text = Field(default="", validation_alias=AliasPath("message", "text"))
     files: Annotated[list[Any], BeforeValidator(_list)] = Field(
@@ -312,17 +307,12 @@ class ShortcutPayload(_OfMessage, _OfPerson):
         return found[0] if len(found) == 1 else None
 
     @property
-    def is_outside_conversations(self) -> bool:
-        """Whether it comes from no conversation."""
-        return self.response_url is None
-
-    @property
     def thread_ts(self) -> str | None:
         """The thread that the message is in, or begins."""
         return self.parent_ts or self.ts
 
 
-class BlockAction(_OfMessage, _OfPerson):
+class BlockAction(Origin, _OfPerson):
     """A button that was clicked, what was chosen in a menu, or a changed element of a modal."""
 
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
@@ -334,7 +324,6 @@ class BlockAction(_OfMessage, _OfPerson):
     )
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     trigger_id: Id
-    response_url: Text | None = None
     is_ephemeral: Any = Field(
         default=False, validation_alias=AliasPath("container", "is_ephemeral")
     )
@@ -344,11 +333,6 @@ class BlockAction(_OfMessage, _OfPerson):
     def posted_ts(self) -> str | None:
         """The ``ts`` of the message that it is in, unless only the person who clicked sees it."""
         return self.ts or None if self.is_ephemeral is not True else None
-
-    @property
-    def is_outside_conversations(self) -> bool:
-        """Whether it was clicked in the Home tab, which has no conversation."""
-        return self.view is not None and self.view.kind == "home"
 
 
 class View(Payload):

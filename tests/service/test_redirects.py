@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from bot.errors import Uncertain
-from bot.slack.client import open_session, web_client, webhook_client
+from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.timings import Timings
 from sandbox.faults import CannedResponse
@@ -78,7 +78,7 @@ async def test_no_redirect_of_slacks_is_followed_with_a_text_or_a_token(
                     await client.chat_postMessage(channel="C1", text="A script.")
             with pytest.raises(Uncertain):
                 async with translated(Timings().call_timeout):
-                    await webhook_client(f"{server.url}/", session).send(text="A script.")
+                    await session.post(f"{server.url}/", json={"text": "A script."})
     finally:
         await server.stop()
     assert elsewhere.asked == []

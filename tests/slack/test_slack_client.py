@@ -10,7 +10,7 @@ from aiohttp import web
 from bot.errors import Uncertain
 from bot.ops.doctor import examine
 from bot.settings import Settings, SettingsError
-from bot.slack.client import open_session, web_client, webhook_client
+from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.timings import Timings
 from sandbox.delivery import deliver
@@ -79,7 +79,6 @@ async def test_slacks_library_does_not_look_for_a_proxy_itself(
         monkeypatch.setenv(name, proxy.url)
     async with open_session(None) as session:
         assert web_client("xoxb-1", "https://slack.example/api/", session).proxy is None
-        assert webhook_client("https://slack.example/x", session).proxy is None
 
 
 def test_what_is_no_proxy_is_refused(quiet_world: World, subtests: pytest.Subtests) -> None:
@@ -115,7 +114,7 @@ async def test_an_answer_of_slacks_is_read_up_to_a_limit_however_it_is_compresse
                     await client.api_call("chat.postMessage")
             with pytest.raises(Uncertain):
                 async with translated(Timings().call_timeout):
-                    await webhook_client(f"{server.url}/", session).send(text="x")
+                    await (await session.post(f"{server.url}/", json={"text": "x"})).read()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -108,30 +107,8 @@ async def check_now(ctx: HandlerContext, action: BlockAction) -> str | None:
     if job.remote_id is None:
         return SETTLED
     work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
-    answer_soon(ctx, action, work)
+    ctx.answer_later(action, work)
     return None
-
-
-def answer_soon(
-    ctx: HandlerContext, action: BlockAction, work: Coroutine[Any, Any, Message]
-) -> None:
-    """Answer a click in the background with what ``work`` returns."""
-    if action.response_url is not None:
-        ctx.answer_later(action.response_url, work)
-    else:
-        ctx.background.spawn(_show_soon(ctx, action.trigger_id, work))
-
-
-async def _show_soon(
-    ctx: HandlerContext, trigger_id: str, work: Coroutine[Any, Any, Message]
-) -> None:
-    """Show what ``work`` returns in a modal, which opens only within seconds of the click."""
-    try:
-        async with asyncio.timeout_at(ctx.service_deadline()):
-            message = await work
-    except TimeoutError:
-        message = Message("That's taking too long. Please try again in a moment.", ())
-    await ctx.show_notice(trigger_id, message)
 
 
 async def stop_waiting(ctx: HandlerContext, action: BlockAction) -> str | None:
@@ -285,7 +262,7 @@ async def find_failed(ctx: HandlerContext, action: BlockAction) -> Job | None:
     retry = await ctx.store.jobs.fetch_retry(job)
     if retry is None:
         return job
-    answer_soon(ctx, action, _already_retried(ctx, retry))
+    ctx.answer_later(action, _already_retried(ctx, retry))
     return None
 
 

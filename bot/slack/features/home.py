@@ -20,7 +20,6 @@ from bot.slack.context import (
     updated,
 )
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.features.actions import answer_soon
 from bot.slack.features.forms import replica_label
 from bot.slack.features.limits import (
     CALLBACK_ID,
@@ -110,7 +109,7 @@ async def on_menu(ctx: HandlerContext, action: BlockAction) -> str | None:
         case "use":
             return await use_replica(ctx, action, replica_id)
         case "preview":
-            answer_soon(ctx, action, preview(ctx, replica_id))
+            ctx.answer_later(action, preview(ctx, replica_id))
             return None
     return await open_change(ctx, verb, action, replica_id)
 

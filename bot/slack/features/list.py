@@ -192,7 +192,7 @@ async def show_status(
     if job is not None and job.remote_id is None:
         return status_message(presenter, job, None, command.user)
     work = current_status(ctx, command.user, kind, job, wanted)
-    ctx.answer_later(command.response_url, work)
+    ctx.answer_later(command, work)
     return None
 
 

@@ -163,10 +163,10 @@ async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
         case "status", wanted:
             return await show_status(ctx, command, _KIND, wanted)
         case "add", replica_id:
-            ctx.answer_later(command.response_url, _add(ctx, command, replica_id.strip("`")))
+            ctx.answer_later(command, _add(ctx, command, replica_id.strip("`")))
             return None
         case "default", wanted:
-            ctx.answer_later(command.response_url, _set_default(ctx, command, wanted.strip("`")))
+            ctx.answer_later(command, _set_default(ctx, command, wanted.strip("`")))
             return None
         case verb, wanted:
             replica_id = await _find(ctx, command, wanted.strip("`"))

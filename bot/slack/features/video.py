@@ -153,7 +153,7 @@ async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
         case "find", wanted:
             as_script = script_button("Use as script", command.words)
             work = find_made(ctx, command, _KIND, wanted, as_script)
-            ctx.answer_later(command.response_url, work)
+            ctx.answer_later(command, work)
             return None
         case name, "":
             return missing_id(ctx.command(_KIND), name, "video")
