@@ -112,25 +112,42 @@ script_length: Final = whole_number(LONGEST_SCRIPT)
 """Reads the longest script, in characters."""
 
 
+def refuse(*cases: tuple[object, str]) -> None:
+    """Raise ValueError with the rest of the sentence of the first case that holds."""
+    for holds, refusal in cases:
+        if holds:
+            raise ValueError(refusal)
+
+
 def base_url(text: str, example: str) -> str:
     """Return an http or https URL without a slash at its end; http only for this machine."""
     try:
         url = urlsplit(text)
-        host, port = url.hostname or "", url.port
+        port = url.port
     except ValueError:
-        host, port = "", None
+        url, port = urlsplit(""), None
+    host, path = url.hostname or "", url.path.rstrip("/")
     # urlsplit drops line breaks silently: hence isprintable().
-    if not (_HOST.fullmatch(host) and url.scheme in {"http", "https"} and text.isprintable()):
-        raise ValueError(f"is not a web URL: it should look like {example}.")
-    if "@" in url.netloc:
-        raise ValueError("contains a user name or password: leave out everything up to the @.")
-    if "?" in text or "#" in text:
-        raise ValueError("contains a query or fragment: leave out everything from the ? or # on.")
-    if url.scheme == "http" and not is_loopback(host):
-        raise ValueError("is not encrypted: use https:// (http:// is only for this machine).")
-    path = url.path.rstrip("/")
-    if not _PATH.fullmatch(path):
-        raise ValueError("has an empty part, dots or special characters in its path: simplify it.")
+    is_web = _HOST.fullmatch(host) and url.scheme in {"http", "https"} and text.isprintable()
+    refuse(
+        (not is_web, f"is not a web URL: it should look like {example}."),
+        (
+            "@" in url.netloc,
+            "contains a user name or password: leave out everything up to the @.",
+        ),
+        (
+            "?" in text or "#" in text,
+            "contains a query or fragment: leave out everything from the ? or # on.",
+        ),
+        (
+            url.scheme == "http" and not is_loopback(host),
+            "is not encrypted: use https:// (http:// is only for this machine).",
+        ),
+        (
+            not _PATH.fullmatch(path),
+            "has an empty part, dots or special characters in its path: simplify it.",
+        ),
+    )
     host = f"[{host}]" if ":" in host else host
     return f"{url.scheme}://{host}{'' if port is None else f':{port}'}{path}"
 
@@ -174,16 +191,24 @@ def _postgres_url(text: str) -> str:
     In others it takes a part of the password for a host, which then stands in its errors.
     """
     found = _POSTGRES_URL.fullmatch(text)
-    if found is None and re.search("[@/?#].*@", text.partition("://")[2]):
-        raise ValueError(
-            "has an @ in its password or name: write it as %40 there, and likewise / as %2F, ? as "
-            "%3F and # as %23."
-        )
-    if found is None or not _VISIBLE.fullmatch(text):
-        raise ValueError(
-            "does not name a database: it should look like "
-            "postgresql://user:password@db.example.com/bot."
-        )
-    if re.search("%(?![0-9A-Fa-f]{2})", text):
-        raise ValueError("has a % in it that stands for itself: write it as %25.")
+    refuse(
+        (
+            found is None and re.search("[@/?#].*@", text.partition("://")[2]),
+            (
+                "has an @ in its password or name: write it as %40 there, and likewise / as %2F, "
+                "? as %3F and # as %23."
+            ),
+        ),
+        (
+            found is None or not _VISIBLE.fullmatch(text),
+            (
+                "does not name a database: it should look like "
+                "postgresql://user:password@db.example.com/bot."
+            ),
+        ),
+        (
+            re.search("%(?![0-9A-Fa-f]{2})", text),
+            "has a % in it that stands for itself: write it as %25.",
+        ),
+    )
     return text

@@ -270,18 +270,24 @@ class _Settings(BaseModel):
     def _has_no_common_mistake(cls, text: object, info: ValidationInfo) -> object:
         if not isinstance(text, str):  # a default
             return text
-        if text != text.strip():
-            raise ValueError("has a space or line break before or after it: remove that.")
-        if text[0] in _QUOTES and text[-1] in _QUOTES:
-            raise ValueError("has quotes around it: remove them.")
-        if _PLACEHOLDER in text:
-            raise ValueError("still contains the placeholder of the example: replace it.")
         name = str(cls.model_fields[str(info.field_name)].alias)
         about = cls.table()[name]
-        for beginning, (owner, kind) in _BEGINNINGS.items():
-            if text.startswith(beginning) and name != owner:
-                what = f"the {about.title}" if about.title else "what belongs here."
-                raise ValueError(f"is {kind}, not {what}")
+        what = f"the {about.title}" if about.title else "what belongs here."
+        values.refuse(
+            (
+                text != text.strip(),
+                "has a space or line break before or after it: remove that.",
+            ),
+            (text[0] in _QUOTES and text[-1] in _QUOTES, "has quotes around it: remove them."),
+            (
+                _PLACEHOLDER in text,
+                "still contains the placeholder of the example: replace it.",
+            ),
+            *(
+                (text.startswith(beginning) and name != owner, f"is {kind}, not {what}")
+                for beginning, (owner, kind) in _BEGINNINGS.items()
+            ),
+        )
         if about.title:  # a secret
             values.single_word(text)
         return text
