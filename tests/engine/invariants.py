@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,19 +17,10 @@ from bot.store import DatabaseInUse
 from bot.store.database import optional_moment
 from bot.store.sqlite import FileLock
 from sandbox.faults import LateCommit
-from sandbox.slack import Call
+from sandbox.slack import FILE_CONTENT, Call, SandboxSlack
 from sandbox.slack_objects import Event, Message
 from tests.crash import CrashingWorld, delivery_key, role_of
 from tests.disk import Rows
-from tests.engine.endings import ending_of
-from tests.engine.error_recorder import ErrorRecorder
-from tests.engine.file_invariants import UPLOADS, SharedFiles
-from tests.engine.question_invariants import (
-    check_approvals,
-    check_final_approvals,
-    check_final_questions,
-    check_questions,
-)
 from tests.usage import usage_differences
 from tests.world import number_of
 
@@ -41,6 +32,10 @@ _SEARCHES: Final = frozenset(
 # Methods that post no message.
 _READS: Final = frozenset(
     {"auth.test", "users.info", "bots.info", "conversations.info", "chat.getPermalink"}
+)
+#: The calls that share a file: they are checked by what is shared.
+UPLOADS: Final = frozenset(
+    {"files.getUploadURLExternal", FILE_CONTENT, "files.completeUploadExternal", "files.info"}
 )
 _NOT_POSTS: Final = _SEARCHES | _READS | UPLOADS | {"chat.update", "views.open", "response_url"}
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
@@ -431,3 +426,136 @@ def _text_of(body: Any) -> str:  # noqa: ANN401 - any JSON
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+_SETTLED_WORDS = ("Approved by", "Declined by", "Cancelled by", "Not approved in time")
+_NOWHERE = frozenset({"undeliverable", "withdrawn"})
+
+
+def check_questions(rows: Rows) -> None:
+    """Check that a job has an open question while it waits for an answer, and only then."""
+    asked = {
+        id_ for id_, job in rows.jobs.items() if job["state"] == "unconfirmed" and job["asked"]
+    }
+    owed: Counter[str] = Counter()
+    states = {delivery["id"]: delivery["state"] for delivery in rows.deliveries.values()}
+    for key, delivery in rows.deliveries.items():
+        is_listed = delivery["state"] == "listed"
+        assert is_listed or delivery["listed_in"] is None, f"{key} is in two messages"
+        if delivery["role"] == "question" and delivery["settled_as"] is None:
+            state = states[delivery["listed_in"]] if is_listed else delivery["state"]
+            is_open = state not in _NOWHERE
+            assert not is_open or delivery["job_id"] in asked, f"{key} is still open"
+            owed[delivery["job_id"]] += is_open
+    for id_ in asked:
+        assert id_ in owed, f"{id_} waits for an answer, and nobody is asked"
+        assert owed[id_] <= 1, f"{id_} is asked about twice"
+
+
+def check_approvals(rows: Rows) -> None:
+    """Check that approvers are asked about a job while it waits for them, and only then."""
+    asked, approved = set(), set()
+    for key, delivery in rows.deliveries.items():
+        if delivery["role"] == "approval":
+            asked.add(delivery["job_id"])
+            if delivery["settled_as"] == "approved":
+                approved.add(delivery["job_id"])
+            waits = rows.jobs[delivery["job_id"]]["state"] == "waiting_for_approval"
+            is_open = delivery["settled_as"] is None and delivery["state"] not in _NOWHERE
+            assert not is_open or waits, f"{key} is still open"
+    for id_, job in rows.jobs.items():
+        assert job["approval_until"] is None or id_ in asked, f"nobody is asked to approve {id_}"
+        # Of one that waits, or waited, to be created again, the first approval is settled so.
+        if job["approval_until"] is not None and job["attempts"] and id_ not in approved:
+            assert job["decided_by"] not in {None, job["user_id"]}, f"{id_} was not approved"
+
+
+def _edited(rows: Rows, slack: SandboxSlack, role: str) -> Iterator[Message]:
+    """Check that each posted message of a role was edited; yield those that Slack let change."""
+    for key, delivery in rows.deliveries.items():
+        if delivery["role"] != role or delivery["state"] != "posted":
+            continue
+        edits = [
+            call
+            for call in slack.calls
+            if call.method == "chat.update" and call.arguments.get("ts") == delivery["ts"]
+        ]
+        assert edits, f"{key} was never edited"
+        if edits[-1].ok and not edits[-1].fault:
+            shown = slack.find(delivery["channel"], delivery["ts"])
+            assert shown is not None
+            yield shown
+
+
+def check_final_approvals(rows: Rows, slack: SandboxSlack) -> None:
+    """Check that each approval says how it was settled, if Slack allowed the edit."""
+    for shown in _edited(rows, slack, "approval"):
+        assert "*Approve this" not in shown.text, shown.text
+        assert any(word in shown.text for word in _SETTLED_WORDS), shown.text
+
+
+def check_final_questions(rows: Rows, slack: SandboxSlack) -> None:
+    """Check that each question says how it was settled, if Slack allowed the edit."""
+    for shown in _edited(rows, slack, "question"):
+        assert " get made?" in shown.text, shown.text
+        assert "I found it" not in str(shown.blocks), shown.text
+        assert "Answer each" not in str(shown.blocks), shown.text
+
+
+class SharedFiles:
+    """The files of a workspace, by channel and thread."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str | None], str] = {}
+
+    def note(self, message: Message) -> str | None:
+        """Note what a message shares; return what is wrong with that."""
+        place = message.channel, message.thread_ts
+        again = place in self._ids
+        self._ids[place] = str(message.files[0]["id"])
+        return f"a second file in the thread {place}" if again else None
+
+    def check_final(self, delivery: Mapping[str, Any], slack: SandboxSlack) -> None:
+        """Check that a file is in its thread, unless Slack refused it."""
+        if delivery["state"] == "posted":
+            place = delivery["channel"], delivery["thread_ts"]
+            assert self._ids.get(place) == delivery["file_id"], "not shared"
+        else:
+            assert delivery["state"] == "undeliverable", delivery
+            calls = [each for each in slack.calls if each.method in UPLOADS]
+            assert any(call.fault or not call.ok for call in calls), "given up without a reason"
+
+
+_FAILED: Final = ("Failed", "couldn't be created")  # on the card and in the reply
+_ENDINGS: Final = {
+    "succeeded": ("Ready", "is ready"),
+    **dict.fromkeys(("cancelled", "withdrawn"), ("Cancelled", "was cancelled")),
+    "unanswered": ("Closed", "was closed"),
+    "stopped": ("Stopped", "stopped"),
+    "stopped_by_admin": ("Stopped", "ended your"),
+    "declined": ("Declined", "was declined"),
+    "not_approved": ("Not approved in time", "wasn't approved in time"),
+    **dict.fromkeys(("timed_out", "not_found"), ("Failed", "didn't finish")),
+}
+_DELETED: Final = ("Deleted", "was deleted")
+
+
+def ending_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the card and the reply of an ended job say."""
+    snapshot = json.loads(row["snapshot"] or "{}")
+    if row["failure"] == "service_failed" and snapshot.get("status") == "deleted":
+        return _DELETED
+    return _ENDINGS.get(row["failure"] or row["state"], _FAILED)
+
+
+class ErrorRecorder(logging.Handler):
+    """Records logged exceptions, except the sandbox's own."""
+
+    def __init__(self, violations: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._violations = violations
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and not record.name.startswith("sandbox"):
+            self._violations.append(self._formatter.format(record))

@@ -1,14 +1,30 @@
 """Two copies of the bot on one PostgreSQL database: each request may reach either of them."""
 
 import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
-from sandbox.delivery import deliver
+from bot.app import Bot
+from bot.clock import SystemClock
+from sandbox.delivery import deliver, encoded, interaction
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
-from tests.journeys.test_bound_clicks import CREATE_AGAIN
+from sandbox.slack_objects import Message
+from tests.bot_process import BotProcess
+from tests.engine.test_clock import ANA, BEN, WrongClock
+from tests.journeys.test_retries import CREATE_AGAIN
+from tests.processes import QUICK, LiveWorld
+from tests.store.test_copies_leases import MAX_DIFFERENCE
 from tests.web.test_web import asks_what_to_do, click
 from tests.world import REPLICA, World, is_question, offered_ids
 
@@ -171,3 +187,245 @@ async def test_copies_that_ask_a_person_at_once_post_one_message(world: World) -
         await world.advance(minutes=16)
         [question] = [each for each in world.posts() if is_question(each)]
         assert "these 12 videos" in question.text
+
+
+LEASE = timedelta(seconds=1)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> LiveWorld:
+    live = LiveWorld(tmp_path)
+    live.on_postgres = True
+    live.timings = replace(QUICK, lease=LEASE, drain=timedelta(hours=1))
+    return live
+
+
+async def test_what_a_copy_was_doing_when_it_died_another_does_once_its_lease_ends(
+    live: LiveWorld,
+) -> None:
+    async with live.running():
+        survivors: list[BotProcess] = []
+        ends: list[int] = []
+        leases = "SELECT max(due_at) AS end FROM {} WHERE claimed = 1"
+
+        async def start_another(moment: str, _about: str) -> None:
+            """Start the other copy when the first one has claimed what it will never do."""
+            if moment == live.kill_at:
+                # Before the other copy claims anything.
+                found = [live.query(leases.format(table)) for table in ("jobs", "deliveries")]
+                ends.extend(row["end"] for [row] in found if row["end"] is not None)
+                survivors.append(live.spawn_bot())
+                await survivors[0].wait_until_listening()
+
+        # The card is posted, and its answer is lost; the video is rendering.
+        live.kill_at = "after card"
+        live.on_moment = start_another
+        await live.request_video()
+        await live.wait_until(lambda: not live.kill_at)
+        assert await live.bot.wait() < 0
+        died_at = SystemClock().now()
+        live.bot = survivors[0]
+        assert ends
+        for end in ends:
+            assert end / 1000 - died_at.timestamp() <= LEASE.total_seconds()
+        await live.wait_until(lambda: live.card_says("Ready") and live.replies())
+        assert (live.created_count(), len(live.replies()), live.posts()) == (1, 1, 2)
+
+
+async def test_a_copy_that_is_asked_to_end_says_not_ready_and_answers_requests_meanwhile(
+    live: LiveWorld,
+) -> None:
+    async with live.running():
+        os.kill(live.bot.pid, signal.SIGTERM)
+        ready = f"http://127.0.0.1:{live.port}/readyz"
+        async with asyncio.timeout(30):
+            while True:
+                async with live.slack.session.get(ready) as answer:
+                    if answer.status == 503:
+                        break
+        form = await live.request_video()
+        assert not form.is_open
+        assert live.query("SELECT count(*) AS jobs FROM jobs") == [{"jobs": 1}]
+        assert live.created_count() == 0, "that is for the others to do"
+
+
+FORMS = 24
+
+
+async def forms(world: World, number: int) -> list[bytes]:
+    """Return the requests of forms of Ana's, each with a script of its own."""
+    form = await world.open_form(world.ana)
+    await form._fill_in(form._field("replica_id"), REPLICA)
+    await form._fill_in(form._field("script"), "SCRIPT")
+    payload = interaction(world.slack, world.ana.user, "view_submission", None)
+    text = json.dumps({**payload, "view": form.view.payload()})
+    view_id = form.view.payload()["id"]
+    await form.close()
+    return [
+        encoded(json.loads(text.replace("SCRIPT", f"Hello {n}.").replace(view_id, f"{view_id}{n}")))
+        for n in range(number)
+    ]
+
+
+def sent(world: World, copies: Sequence[Bot], requests: Sequence[bytes]) -> list[Any]:
+    """Return what sends requests to copies in turn."""
+    return [
+        world.at(copies[number % len(copies)], deliver(world.slack, request))
+        for number, request in enumerate(requests)
+    ]
+
+
+async def waiting_for_limits(url: str) -> int:
+    """Return how many transactions wait for the lock that forms wait for."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        " AND query LIKE '%FROM locks%'"
+    )
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        found = await (await connection.execute(query)).fetchone()
+    return int(found[0]) if found else 0
+
+
+@contextlib.asynccontextmanager
+async def limits_locked(url: str, copies: int) -> AsyncIterator[None]:
+    """Hold the lock that forms wait for, and let it go once transactions of all copies wait."""
+    async with await psycopg.AsyncConnection.connect(url) as other:
+        await other.execute("SELECT * FROM locks WHERE name = 'limits' FOR UPDATE")
+        yield
+        async with asyncio.timeout(30):
+            while await waiting_for_limits(url) < copies:
+                pass
+
+
+async def test_of_many_forms_that_reach_both_copies_at_once_as_many_are_accepted_as_the_limit_says(
+    world: World,
+) -> None:
+    url = world.postgres_url
+    assert url is not None
+    async with world.running_copies(MAX_PER_DAY="7", MAX_OPEN_PER_USER="20") as copies:
+        requests = await forms(world, FORMS)
+        async with limits_locked(url, len(copies)):
+            answers = asyncio.gather(*sent(world, copies, requests))
+            for copy in (*copies, *copies):  # meanwhile the rest of the forms come in
+                assert (await world.at(copy, world.ben.command("/video", "list"))).ok
+        await answers
+        await world.advance(seconds=10)
+        assert world.created_count() == 7
+        assert len(world.slack.messages("studio")) == 7
+
+
+async def test_forms_that_wait_for_the_other_copy_leave_the_rest_of_their_own_free(
+    world: World,
+) -> None:
+    url = world.postgres_url
+    assert url is not None
+    async with world.running_copies() as copies:
+        requests = await forms(world, FORMS)
+        await world.settle()  # the first sweep of each copy takes the same lock
+        async with limits_locked(url, 1):
+            answers = asyncio.gather(*sent(world, copies[:1], requests))
+            # Otherwise two wait within a tenth of a second of a processor.
+            until = asyncio.get_running_loop().time() + 1
+            while asyncio.get_running_loop().time() < until:
+                assert (await world.at(copies[0], world.ben.command("/video", "list"))).ok
+                assert await waiting_for_limits(url) <= 1
+        assert not any(answer.body for answer in await answers), "all forms were accepted"
+        # A create call that waits for others for two seconds is put off.
+        await world.advance(seconds=10)
+        assert world.created_count() == FORMS
+        assert len(world.slack.messages("studio")) == FORMS
+
+
+#: More than a lease, and less than Slack's signatures allow.
+FOUR_MINUTES = timedelta(minutes=4)
+
+
+@contextlib.asynccontextmanager
+async def running_apart(world: World, difference: timedelta) -> AsyncIterator[list[Bot]]:
+    """Start two copies, of which the clock of the second one is ahead by ``difference``."""
+    wrong = WrongClock(world.clock)
+    async with world.running_bot() as first:
+        world.bot_clock = wrong
+        wrong.off = difference
+        async with world.running_bot() as second:
+            yield [first, second]
+
+
+async def ask(world: World, script: str) -> None:
+    person = world.ana if script == ANA else world.ben
+    form = await world.open_form(person)
+    await form.submit({"replica_id": REPLICA, "script": script})
+    assert not form.is_open
+
+
+def card(world: World, script: str) -> Message | None:
+    """Return the card of a video, if it is posted."""
+    cards = [m for m in world.slack.messages("studio") if script in m.text]
+    assert len(cards) <= 1, "it was posted twice"
+    return cards[0] if cards else None
+
+
+async def slow_call(world: World, call: str, copies: list[Bot]) -> None:
+    """Have a call for Ana take nearly as long as it may, while both copies look for due work."""
+    first, second = copies
+    reached, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(phase: str, name: str, about: object) -> None:
+        its = name != "chat.postMessage" or ANA in str(about)
+        if armed and (phase, name) == ("after", call) and its and not reached.is_set():
+            reached.set()
+            await goes_on.wait()
+
+    world.slack.on_request = hold
+    world.service.on_request = hold
+    # The card of a video is edited once it is ready, and before only if it was posted early.
+    armed = call != "chat.update"
+    await world.at(first, ask(world, ANA))
+    if not armed:
+        await world.card_time()
+        armed = True
+        world.service.finish(*world.service.videos)
+    async with asyncio.timeout(30):
+        await reached.wait()
+        delay = world.timings.card_delay
+        world.clock.set(world.clock.now() + world.timings.call_timeout - delay * len(copies))
+        for number, copy in enumerate((first, second)):
+            script = f"{BEN} {number}"
+            await world.at(copy, ask(world, script))
+            world.clock.set(world.clock.now() + delay)
+            while card(world, script) is None:  # noqa: ASYNC110 - of whichever copy posts it
+                await asyncio.sleep(0)
+    goes_on.set()
+    await world.settle()
+
+
+@pytest.mark.parametrize("call", ["create_video", "chat.postMessage", "chat.update"])
+async def test_a_slow_call_is_left_alone_at_the_greatest_difference_of_clocks(
+    call: str, world_of_copies: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = world_of_copies
+    async with running_apart(world, MAX_DIFFERENCE) as copies:
+        await slow_call(world, call, copies)
+        assert "interrupted" not in caplog.text
+        await world.advance(minutes=5)
+        for message in world.slack.messages("studio"):
+            assert "Ready" in message.text
+            assert len(world.replies(message)) == 1
+        assert len(world.requests_for("create_video")) == 3
+        assert len(world.calls("conversations.history")) == 0, "no post was in doubt"
+
+
+@pytest.mark.parametrize("difference", [FOUR_MINUTES, -FOUR_MINUTES], ids=["ahead", "behind"])
+@pytest.mark.parametrize("call", ["create_video", "chat.postMessage"])
+async def test_clocks_that_are_far_apart_cost_no_money(
+    call: str, difference: timedelta, world_of_copies: World
+) -> None:
+    world = world_of_copies
+    async with running_apart(world, difference) as copies:
+        await slow_call(world, call, copies)
+        await world.advance(minutes=20)
+        assert len(world.requests_for("create_video")) == 3
+        for message in world.slack.messages("studio"):
+            assert "Ready" in message.text
+            assert len(world.replies(message)) == 1

@@ -1,19 +1,26 @@
 """What the log and the doctor say about a side that does not answer, and about wrong requests."""
 
+import asyncio
+import re
 import ssl
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import aiohttp
 import httpx
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
+from bot.model import Request
 from bot.service.errors import cause_of
 from sandbox.delivery import deliver
+from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
-from sandbox.scenarios import Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.service_limits import RateLimit
-from tests.world import World
+from sandbox.slack_objects import Message
+from tests.web.test_ready import check
+from tests.world import REPLICA, World
 
 
 def lines(caplog: pytest.LogCaptureFixture, side: str) -> list[tuple[str, object]]:
@@ -181,3 +188,133 @@ async def test_a_long_rate_limit_is_one_line(
 
     # Reads have a limit of their own.
     assert len([each for each in caplog.records if "limits calls" in each.message]) <= 2
+
+
+async def ask(world: World, person: Person) -> None:
+    form = await world.open_form(person)
+    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    assert not form.is_open, form.errors
+    await world.settle()
+
+
+def card(world: World, number: int) -> Message:
+    return world.slack.messages("studio")[number]
+
+
+async def test_who_waits_for_credit_reads_whom_to_ask_by_name_and_nobody_is_pinged(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.out_of_credit = True
+    cleo = Person(world.slack, "cleo")
+    async with world.running_bot(ADMIN_USERS=cleo.user.id):
+        for person in (world.ana, world.ben):
+            await ask(world, person)
+        first, second = card(world, 0), card(world, 1)
+        [reply] = world.replies(first)
+        ask_cleo = "Ask cleo to top up the account."
+        assert f"Out of video credits. You weren't charged. {ask_cleo}" in reply.text
+        assert f"Out of video credits. {ask_cleo} I'll keep retrying for a day." in second.text
+        assert not second.pings
+        assert reply.pings == {world.ana.user.id}
+        tries = len(world.requests_for("create_video"))
+        await world.advance(minutes=11)
+        assert len(world.requests_for("create_video")) == tries + 1
+
+
+async def test_the_next_form_after_it_was_paid_is_sent_at_once_and_frees_those_that_wait(
+    world: World,
+) -> None:
+    world.service.out_of_credit = True
+    for person in (world.ana, world.ben):
+        await ask(world, person)
+    await world.advance(minutes=1)
+    [reply] = world.replies(card(world, 0))
+    assert "Out of video credits. You weren't charged. Ask an admin to top up" in reply.text
+
+    world.service.out_of_credit = False
+    await ask(world, world.ana)
+    assert world.created_count() == 2, "nobody waits for the ten minutes to end"
+    _, service = await check(world, "video_service")
+    assert (service["ok"], service["next_try"]) == (True, None)
+
+
+async def test_admins_read_in_home_and_monitoring_when_the_next_try_is(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.out_of_credit = True
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        await ask(world, world.ben)
+        await world.ana.open_home()
+        await world.advance(seconds=5)
+        assert world.ana.home is not None
+        shown = str(world.ana.home.view.body)
+        assert re.search(r"top up the account\. Next try: <!date\^\d+\^", shown), shown
+        _, service = await check(world, "video_service")
+        assert datetime.fromisoformat(service["next_try"]) > world.clock.now()
+
+
+ODD = "r-odd"
+
+
+@pytest.fixture
+async def odd(quiet_world: World) -> World:
+    """A world with the default jitter, in which creates with one replica are throttled."""
+    world = quiet_world
+    world.service.add_replica(ODD, "Odd")
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.timings = replace(world.timings, jitter=0.1)
+    return world
+
+
+async def ask_with(world: World, person: Person, replica_id: str) -> Message:
+    """Ask for a video, and return its card."""
+    return await world.request_video(person, {"replica_id": replica_id})
+
+
+async def send_at_once(world: World, person: Person, count: int) -> None:
+    """Have several requests stored before the first of them is tried."""
+    channel, now = world.slack.channel("studio").id, world.clock.now()
+    params = {"replica_id": ODD, "script": "Me"}
+    requests = [Request(f"V{n}", "video", params, person.user.id, channel) for n in range(count)]
+    await asyncio.gather(*(world.bot.store.jobs.submit(each, now) for each in requests))
+    await world.settle()
+
+
+@pytest.mark.parametrize("wait", [timedelta(seconds=30), timedelta(hours=1), timedelta(hours=5)])
+async def test_the_next_try_after_a_rate_limit_is_that_of_another_person(
+    odd: World, wait: timedelta
+) -> None:
+    world = odd
+    world.service.limits.throttled[ODD] = wait
+    async with world.running_bot():
+        for _ in range(3):
+            await ask_with(world, world.ana, ODD)
+        await world.advance(seconds=1)
+        await ask_with(world, world.ben, REPLICA)
+        await world.advance(seconds=wait.total_seconds() + 1)
+        assert world.created_count() == 1
+
+
+async def test_one_persons_throttled_requests_do_not_go_before_a_later_one_of_somebody_else(
+    odd: World,
+) -> None:
+    world = odd
+    world.service.limits.throttled[ODD] = timedelta(hours=1)
+    async with world.running_bot():
+        # All at once: the turns of those that were not tried yet come before Ben's.
+        await send_at_once(world, world.ana, 10)
+        await world.advance(minutes=55)
+        await ask_with(world, world.ben, REPLICA)
+        await world.advance(minutes=6)
+        assert world.created_count() == 1
+
+
+async def test_a_throttled_read_does_not_go_before_all_others_for_ever(odd: World) -> None:
+    world = odd
+    async with world.running_bot(callbacks=False):
+        await ask_with(world, world.ana, REPLICA)
+        world.service.limits.throttled[next(iter(world.service.videos))] = timedelta(hours=1)
+        card = await ask_with(world, world.ben, REPLICA)
+        for _ in range(8):
+            await world.advance(hours=1)
+        assert world.replies(card)

@@ -35,6 +35,9 @@ from bot.slack.views.presenters import state_word
 from bot.slack.views.reply import reply
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
+from tests import messages
+from tests.planted import load_bugs
+from tests.sentences import literals, sources
 from tests.world import REPLICA, World
 
 KINDS = {feature.kind.name: feature.kind for feature in FEATURES}
@@ -433,3 +436,100 @@ def test_the_example_of_settings_can_be_read_by_a_shell_and_is_copied_for_its_ow
     read = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "VIDEO_API_KEY=a&b $HOME;#" in read.stdout.splitlines()
     assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
+
+
+BOT = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "bot").rglob("*.py"))
+}
+TREES = {name: ast.parse(text) for name, text in BOT.items()}
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Yield the first part of each name that a module imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+SQLITE = {f"bot/store/{name}.py" for name in ("sqlite", "backup", "move")}
+
+
+def test_only_the_sqlite_engine_and_copies_open_a_connection() -> None:
+    opening = {name for name, text in BOT.items() if re.search(r"\bsqlite3\.connect\(", text)}
+    assert opening - SQLITE == set()
+
+
+def test_the_bot_never_imports_the_sandbox_or_the_tests() -> None:
+    not_the_bots = {"sandbox", "tests", "benchmarks"}
+    assert [name for name, tree in TREES.items() if not_the_bots & set(imported(tree))] == []
+
+
+KIND_NAMES = {feature.kind.name for feature in FEATURES}
+# The modules of one kind: its feature, its parameters, and what its cards and forms say.
+OF_ONE_KIND = re.compile(
+    r"bot/(kinds/(video|replica|answers)"
+    r"|slack/(features/(video|replica)|views/kinds)"
+    r"|store/replicas)\.py"
+)
+
+
+def test_a_generic_module_names_no_kind() -> None:
+    naming = [
+        f"{name}:{node.lineno}"
+        for name, tree in TREES.items()
+        if not OF_ONE_KIND.fullmatch(name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in KIND_NAMES
+    ]
+    assert naming == []
+
+
+def test_each_planted_bug_can_be_planted_and_its_tests_are_there() -> None:
+    mistakes = []
+    for bug in load_bugs():
+        if (ROOT / bug.file).read_text(encoding="utf-8").count(bug.old) != 1:
+            mistakes.append(f"{bug.name}: its old text has moved or changed")
+        for test in bug.caught_by:
+            file, _, name = test.partition("[")[0].partition("::")
+            tests = (ROOT / file).read_text(encoding="utf-8")
+            if not re.search(rf"^(async )?def {name}\(", tests, re.MULTILINE):
+                mistakes.append(f"{bug.name}: there is no {test}")
+    assert mistakes == [], "see tests/planted.toml"
+
+
+async def test_the_page_of_all_texts_is_current() -> None:
+    written = messages.PAGE.read_text(encoding="utf-8")
+    assert written == await messages.page(), "python -m tests.messages writes it"
+
+
+def test_no_sentence_of_the_source_is_missing_on_the_page() -> None:
+    page = messages.PAGE.read_text(encoding="utf-8")
+    assert messages.rest(page) == {}
+    found = [text for _, source in sources() for text in literals(source)]
+    assert len(found) > 200
+
+
+@pytest.mark.parametrize(
+    "words", ["somebody", "nobody", "at once", "after all", "runs this bot", "charged for it"]
+)
+def test_people_read_plain_words(words: str) -> None:
+    assert words not in messages.PAGE.read_text(encoding="utf-8").casefold()
+
+
+def test_sentences_are_found_wherever_they_are_in_the_source() -> None:
+    source = """
+\'\'\'A docstring is not shown.\'\'\'
+_END: Final = "Please wait."
+
+def answer(noun, who):
+    _LOG.info("it was answered", extra={"reason": f"Nobody was {who}"})
+    re.compile("(two|three) words")
+    return f"Your {noun} isn\'t ready, <@{who}>. {_END}" if who else "Try again"
+"""
+    sentences = ["Please wait.", "Your {noun} isn't ready, <@{}>. Please wait.", "Try again"]
+    assert literals(source) == sentences
+    assert messages.is_on("Your replica isn't ready, @ben. Please wait.", sentences[1])
+    assert not messages.is_on("Your replica is ready, @ben. Please wait.", sentences[1])

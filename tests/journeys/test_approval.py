@@ -4,22 +4,27 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from bot.model import State
 from bot.ops import doctor
+from bot.slack.views import buttons
 from bot.store.backup import back_up
+from bot.store.move import move
 from sandbox.block_kit import Json
+from sandbox.delivery import deliver
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.slack_objects import Message
 from tests.databases import query
 from tests.modes import on_both_engines, on_sqlite_alone
 from tests.ops.test_backup import restore
+from tests.store.test_restore import back
 from tests.store.test_usage import used
-from tests.world import World, buttons_of, delivery_of
+from tests.web.test_web import click
+from tests.world import REPLICA, World, buttons_of, delivery_of
 
 SCRIPT = "Welcome <@U1> to the team!\nWe are glad that you are here."
 
@@ -34,9 +39,8 @@ def settings(world: World, *, above: int = 0, channel: str = "approvals") -> dic
 @pytest.fixture
 def approving(quiet_world: World) -> World:
     """A world with a channel in which ben and cleo approve."""
-    world = quiet_world
-    world.slack.add_channel("approvals")
-    return world
+    quiet_world.slack.add_channel("approvals")
+    return quiet_world
 
 
 @pytest.fixture
@@ -472,3 +476,318 @@ async def test_what_nobody_approves_is_given_back(approving: World) -> None:
             await world.advance(minutes=2)
             assert world.replies(card)
             assert used(world) == {}
+
+
+async def asks(approving: World, number: int) -> Message:
+    """Ask for a video as ana; return its card."""
+    return await approving.request_video(approving.ana, {"script": f"Number {number}."})
+
+
+async def cancels(approving: World, card: Message) -> None:
+    await approving.ana.click(approving.now(card), "Cancel request")
+    await approving.settle()
+
+
+@on_both_engines
+@pytest.mark.parametrize("channel", ["approvals", ""])
+async def test_asking_and_cancelling_25_times_notifies_approvers_once(
+    approving: World, channel: str
+) -> None:
+    place = channel or approving.slack.dm("ben").id
+    async with approving.running_bot(**settings(approving, channel=channel)):
+        for number in range(25):
+            card = await asks(approving, number)
+            [asked] = requests(approving, place)
+            assert f"Number {number}." in str(asked.blocks)
+            assert labels(asked) == ["Approve", "Decline", "Details"]
+            if number < 24:
+                await cancels(approving, card)
+                assert "Cancelled by" in approving.now(asked).text
+        [first] = requests(approving, place)
+        await approving.ben.click(first, "Details")
+        assert approving.ben.modal is not None
+        assert "Number 24." in str(approving.ben.modal.view.body)
+        await approving.ben.modal.close()
+        await approving.ben.click(first, "Approve")
+        await approving.advance(minutes=5)
+        assert [video.script for video in approving.service.videos.values()] == ["Number 24."]
+        assert "Approved by" in approving.now(first).text
+        assert "is ready" in approving.replies(card)[-1].text
+        posts = [
+            call for call in approving.calls("chat.postMessage") if "Approve this" in str(call)
+        ]
+        assert len(posts) == (1 if channel else 2)
+
+
+async def test_a_request_that_is_still_open_keeps_its_message(approving: World) -> None:
+    async with approving.running_bot(**settings(approving)):
+        first = await asks(approving, 1)
+        await asks(approving, 2)
+        await approving.request_video(approving.ben, {"script": "Of somebody else."})
+        assert len(requests(approving)) == 3
+        await cancels(approving, first)
+        await asks(approving, 3)
+        shown = [str(each.blocks) for each in requests(approving)]
+        assert ["Number 3." in shown[0], "Number 2." in shown[1]] == [True, True]
+        assert "Of somebody else." in shown[2]
+
+
+async def test_after_an_hour_approvers_are_notified_again(approving: World) -> None:
+    async with approving.running_bot(**settings(approving)):
+        await cancels(approving, await asks(approving, 1))
+        await approving.advance(minutes=61)
+        await asks(approving, 2)
+        first, second = requests(approving)
+        assert "Cancelled by" in first.text
+        assert "Number 2." in str(second.blocks)
+
+
+async def test_a_click_from_before_the_edit_says_so_and_changes_nothing(approving: World) -> None:
+    async with approving.running_bot(**settings(approving)):
+        card = await asks(approving, 1)
+        [before] = requests(approving)
+        await cancels(approving, card)
+        await asks(approving, 2)
+        for button in ("Approve", "Decline", "Details"):
+            await approving.ben.click(before, button)
+        await approving.advance(minutes=5)
+        assert "has already cancelled this." in approving.ephemerals(approving.ben, "approvals")[0]
+        [asked] = requests(approving)
+        assert "Number 2." in str(asked.blocks), "it was not taken for a copy"
+        assert not approving.service.videos
+
+
+@pytest.mark.parametrize("why", ["deleted", "archived", "shared"])
+async def test_approvers_are_asked_in_another_message_where_the_one_cannot_be_edited(
+    approving: World, why: str
+) -> None:
+    async with approving.running_bot(**settings(approving)):
+        await cancels(approving, await asks(approving, 1))
+        [before] = requests(approving)
+        flags: dict[str, Any] = {"archived": "is_archived", "shared": "is_ext_shared"}
+        if why == "deleted":
+            gone = CannedResponse(200, {"ok": False, "error": "message_not_found"})
+            approving.slack.faults.next("chat.update", gone)
+        else:
+            await approving.advance(minutes=11)
+            approving.slack.change_channel("approvals", **{flags[why]: True})
+        await asks(approving, 2)
+        await approving.advance(minutes=1)
+        place = "approvals" if why == "deleted" else approving.slack.dm("ben").id
+        asked = requests(approving, place)[-1]
+        assert "Number 2." in str(asked.blocks)
+        assert "Number 2." not in str(approving.now(before).blocks)
+        await approving.ben.click(asked, "Approve")
+        await approving.advance(minutes=5)
+        assert len(approving.service.videos) == 1
+
+
+async def test_a_message_that_is_edited_when_it_asks_about_another_request_shows_that(
+    approving: World,
+) -> None:
+    async with approving.running_bot(**settings(approving)):
+        card = await asks(approving, 1)
+        again: list[Message] = []
+
+        async def edits(when: str, method: str, arguments: Json) -> None:
+            if (when, method) == ("before", "chat.update") and "Cancelled by" in str(arguments):
+                approving.slack.on_request = None
+                form = await approving.open_form(approving.ana)
+                await form.submit({"replica_id": "r-anna-42", "script": "Number 2."})
+                again.append(card)
+
+        approving.slack.on_request = edits
+        await cancels(approving, card)
+        await approving.advance(minutes=2)
+        assert again
+        [asked] = requests(approving)
+        assert "Number 2." in str(asked.blocks)
+
+
+@pytest.mark.parametrize("flag", ["is_ext_shared", "is_pending_ext_shared"])
+async def test_no_script_is_posted_for_approval_where_another_organization_reads(
+    approving: World, flag: str
+) -> None:
+    approving.slack.change_channel("approvals", **{flag: True})
+    async with approving.running_bot(**settings(approving)):
+        card = await approving.request_video(approving.ana, {"script": SCRIPT})
+        assert not requests(approving)
+        assert "Waiting for ben or cleo." in approving.now(card).text
+        [asked] = requests(approving, approving.slack.dm("ben").id)
+        await approving.ben.click(asked, "Approve")
+        await approving.settle()
+        assert approving.created_count() == 1
+    async with approving.running_bot(**settings(approving), ALLOW_SHARED_CHANNELS="yes"):
+        await ask(approving)
+        assert len(requests(approving)) == 1
+
+
+async def test_no_script_is_posted_for_approval_while_slack_does_not_say_who_reads_it(
+    approving: World,
+) -> None:
+    async with approving.running_bot(**settings(approving)):
+        form = await approving.open_form(approving.ana)
+        await approving.settle()
+        approving.slack.faults.always("conversations.info", CannedResponse(503))
+        await form.submit({"replica_id": REPLICA, "script": SCRIPT})
+        await approving.advance(seconds=20)
+        assert not requests(approving)
+        assert len(requests(approving, approving.slack.dm("ben").id)) == 1
+
+
+async def test_doctor_says_that_another_organization_reads_the_approvers_channel(
+    approving: World,
+) -> None:
+    approving.slack.change_channel("approvals", is_ext_shared=True)
+
+    async def said(**given: str) -> str:
+        environ = {**approving.environment("0"), **settings(approving), **given}
+        [finding] = [each async for each in doctor.examine(environ) if each.name == "approval"]
+        return f"{finding.state.name} {finding.message}"
+
+    assert (await said()).startswith("ERROR another organization reads APPROVAL_CHANNEL")
+    assert (await said(ALLOW_SHARED_CHANNELS="yes")).endswith("approvers are asked in #approvals")
+
+
+async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
+    approving: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for place in ("approvals", approving.slack.dm("cleo").id):
+        approving.slack.change_channel(place, is_archived=True)
+    async with approving.running_bot(**settings(approving)):
+        card = await approving.request_video(approving.ana, {"script": SCRIPT})
+        await approving.advance(hours=2)
+        # Who was not reached is not named as asked.
+        assert "Waiting for ben." in approving.now(card).text
+        await approving.ben.click(requests(approving, approving.slack.dm("ben").id)[-1], "Approve")
+        await approving.settle()
+        assert approving.created_count() == 1
+
+        approving.slack.change_channel(approving.slack.dm("ben").id, is_archived=True)
+        card = await approving.request_video(
+            approving.ana, {"script": SCRIPT, "video_name": "Second"}
+        )
+        await approving.advance(hours=2)
+        told = approving.now(card)
+        assert "Ask ben or cleo to approve it in my *Home* tab." in told.text
+        assert labels(told) == ["Cancel request", "Details"]
+        assert any("posted nowhere" in each.message for each in caplog.records)
+        assert SCRIPT not in caplog.text
+        await approving.ben.open_home()
+        await approving.settle()
+        assert approving.ben.home is not None
+        await approving.ben.home.click("Approve")
+        await approving.advance(minutes=5)
+        assert approving.created_count() == 2
+        [reply] = approving.replies(card)
+        assert "is ready" in reply.text
+
+
+async def test_a_request_can_be_cancelled_whose_approvers_were_all_removed(
+    approving: World,
+) -> None:
+    unavailable = CannedResponse(503, "")
+    none: dict[str, Any] = {**settings(approving), "APPROVERS": ""}
+    async with approving.running_bot(**settings(approving)):
+        approving.slack.faults.always("chat.postMessage", unavailable)
+        form = await approving.open_form(approving.ana)
+        await form.submit({"replica_id": "r-anna-42", "script": SCRIPT})
+        await approving.settle()
+    approving.slack.faults.always("chat.postMessage", None)
+    approving.slack.change_channel("approvals", is_archived=True)
+    async with approving.running_bot(**none):
+        await approving.advance(hours=2)
+        [card] = approving.posts()
+        told = approving.now(card)
+        assert "There's no approver left. Cancel it and ask again." in told.text
+        await approving.ana.click(told, "Cancel request")
+        await approving.advance(minutes=5)
+        assert len(approving.replies(card)) == 1
+        # Where nothing needs approval any more, the next one is created at once.
+        await Person(approving.slack, "ana").click(approving.replies(card)[0], "Edit and retry")
+        assert approving.created_count() == 0
+
+
+OTHERS: Final = (
+    buttons.APPROVE,
+    buttons.DECLINE,
+    buttons.CREATE_AGAIN,
+    buttons.GIVE_UP,
+    buttons.STOP,
+    buttons.CHECK_NOW,
+)
+
+
+@on_sqlite_alone
+async def test_a_request_goes_on_waiting_where_its_database_was_moved_to(
+    empty_url: str, approving: World
+) -> None:
+    async with approving.running_bot(**settings(approving)):
+        first_card, first = await ask(approving)
+        second_card, second = await ask(approving, {"script": "Another one."})
+    assert move(approving.database, empty_url)["jobs"] == 2
+    approving.postgres_url = empty_url
+    async with approving.running_bot(**settings(approving)):
+        await approving.ben.click(first, "Approve")
+        await approving.ben.click(first, "Approve")
+        await decline(approving, second, approving.ben, "No")
+        await approving.advance(minutes=5)
+        assert approving.created_count() == 1
+        assert "Approved by" in approving.now(first).text
+        assert "Declined by" in approving.now(second).text
+        assert [len(approving.replies(card)) for card in (first_card, second_card)] == [1, 1]
+        assert len(requests(approving)) == 2
+
+
+async def test_no_other_button_of_a_request_that_waits_creates_it(approving: World) -> None:
+    ana, ben = approving.ana, approving.ben
+    async with approving.running_bot(ADMIN_USERS=ana.user.id, **settings(approving)):
+        card, asked = await ask(approving)
+        [job] = query(approving.address, "SELECT id FROM jobs")
+        body, id_ = click(approving, approving.now(card), "Cancel request"), job["id"].encode()
+        for value in (id_, id_ + b"%3A0", id_ + b"%3A1"):
+            for action in OTHERS:
+                forged = body.replace(b"approval_withdraw", action.encode()).replace(id_, value)
+                assert forged != body
+                await deliver(approving.slack, forged)
+        await approving.advance(minutes=5)
+        assert approving.created_count() == 0
+        assert "Waiting for approval" in approving.now(card).text
+
+        # Who opened the form to decline no longer may once the approvers are others.
+        await ben.click(asked, "Decline")
+        form = ben.modal
+        assert form is not None
+    cleo = Person(approving.slack, "cleo")
+    async with approving.running_bot(**{**settings(approving), "APPROVERS": cleo.user.id}):
+        await form.submit({"decline_reason": "No"})
+        assert "Only an approver can do that." in str(form.errors)
+        await ben.click(asked, "Approve")
+        await approving.advance(minutes=5)
+        assert approving.created_count() == 0
+        await cleo.click(asked, "Approve")
+        await approving.advance(minutes=5)
+        assert approving.created_count() == 1
+
+
+@on_sqlite_alone
+async def test_nobody_is_told_that_nothing_was_created_since_a_backup(
+    approving: World, tmp_path: Path
+) -> None:
+    async with approving.running_bot(**settings(approving)):
+        card, asked = await ask(approving)
+        backup = await back(approving, tmp_path)
+        await approving.ben.click(asked, "Approve")
+        await approving.advance(minutes=5)
+        assert approving.created_count() == 1
+    restore(backup, approving.database)
+    async with approving.running_bot(**settings(approving)):
+        await approving.advance(minutes=5)
+        assert "comes from a backup" in approving.now(asked).text
+        await decline(approving, approving.now(asked), approving.ben, "It was made before")
+        await approving.advance(minutes=5)
+        shown = approving.now(card).text
+        assert "You weren't charged" not in shown
+        assert "the video may have been made since." in shown
+        assert approving.created_count() == 1
+        assert len(approving.replies(card)) == 1

@@ -1,22 +1,34 @@
 """The subcommands of the video command, and the buttons of cards and replies."""
 
+import asyncio
 import re
 import tomllib
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 
+from bot.app import FEATURES
+from bot.model import Failure, Job, State
 from bot.slack import errors
+from bot.slack.views.buttons import question_buttons
+from bot.slack.views.card import card
+from bot.slack.views.reply import reply
 from bot.store import DatabaseUnavailable, DatabaseUncertain, RowUnreadable
 from bot.store.jobs import Jobs
 from bot.store.replicas import Replicas
+from sandbox import events
+from sandbox.block_kit import objects
 from sandbox.delivery import button_action, find_button, interact, interaction
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.slack_objects import Message
+from sandbox.slack_objects import BOT, Message
+from tests.house.test_house_rules import JOB, PRESENTERS
+from tests.modes import in_both_modes
 from tests.world import REPLICA, World, number_of
 
 DOCUMENTED = tomllib.loads(
@@ -423,3 +435,326 @@ async def test_a_button_means_the_attempt_that_it_names_and_no_other(
 async def test_a_script_may_contain_the_name_of_a_field_of_slacks(world: World) -> None:
     form = await world.open_form(world.ana, "The payload is 100% payload=%7B & more + more")
     assert form.values["script"] == "The payload is 100% payload=%7B & more + more"
+
+
+@pytest.fixture
+def typed_scripts() -> list[str]:
+    return [
+        "Write &lt;b&gt; &amp;amp; for a bold & sign",
+        "Ask <@U012ABCDEF> in <#C012ABCDE|> about <https://example.com|this>",
+        "Ask @ben in #studio: https://example.com/?a=1&b=2, 1 < 2 > 0",
+        "*not bold* _or_ `code`, :tada:",
+    ]
+
+
+async def test_a_script_is_what_was_typed_letter_for_letter(
+    world: World, typed_scripts: list[str]
+) -> None:
+    for typed in typed_scripts:
+        form = await world.open_form(world.ana, typed)
+        assert form.values["script"] == typed
+
+
+async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: World) -> None:
+    script = "Welcome to the team! " * 240 + "<!here>"
+    world.slack.faults.next("views.open", CannedResponse(503))
+    response = await world.ana.command("/video", script)
+    assert world.ana.modal is None
+    assert response.message is not None
+    assert "Slack didn't open the form." in response.message.text
+    quoted = [
+        element["text"]
+        for block in response.message.blocks
+        if block["type"] == "rich_text"
+        for part in block["elements"]
+        for element in part["elements"]
+    ]
+    assert "".join(quoted) == script
+
+
+# ── Subcommands ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("statsu", "status <id>"), ("Stauts", "status <id>"), ("lsit", "list"), ("hepl", "help")],
+)
+async def test_a_mistyped_subcommand_is_suggested_and_can_still_be_the_script(
+    world: World, typed: str, meant: str
+) -> None:
+    answer = await world.ana.command("/video", typed, "studio")
+
+    assert answer.message is not None
+    assert answer.json is not None
+    assert answer.json["response_type"] == "ephemeral"
+    assert answer.message.text == f"Did you mean `/video {meant.replace('<id>', '&lt;id&gt;')}`?"
+    assert not world.calls("views.open")
+    await world.ana.click(answer.message, f"Use “{typed}” as script")
+    assert world.ana.modal is not None
+    assert world.ana.modal.values["script"] == typed
+    await world.ana.modal.submit({"replica_id": "r-anna-42"})
+    await world.settle()
+    assert [video.script for video in world.service.videos.values()] == [typed]
+
+
+async def test_a_subcommand_alone_explains_itself_in_any_case_and_opens_no_form(
+    world: World,
+) -> None:
+    for command, typed in (
+        ("/video", "status"),
+        ("/video", "Status"),
+        ("/replica", "Status"),
+        ("/replica", "Add"),
+        ("/replica", "DEFAULT"),
+    ):
+        answer = await world.ana.command(command, typed)
+        assert answer.message is not None
+        assert answer.json is not None
+        assert answer.json["response_type"] == "ephemeral"
+        lacks = "Try `" if typed == "DEFAULT" else f"`{command} {typed.lower()}` needs a "
+        assert answer.message.text.startswith(lacks)
+        assert world.ana.modal is None
+
+
+async def test_subcommands_with_a_capital_are_no_scripts(world: World) -> None:
+    card = await world.request_video(world.ana)
+    for command, typed in (
+        ("/video", f"Status {number_of(card)}"),
+        ("/video", "List"),
+        ("/video", "Help"),
+        ("/replica", "Add r-anna-42"),
+        ("/replica", "Default r-anna-42"),
+    ):
+        assert (await world.ana.command(command, typed)).ok
+        await world.settle()
+        assert world.ana.modal is None
+    assert world.created_count() == 1
+    assert world.ephemerals(world.ana)[-1].endswith("is now this channel's default.")
+
+
+# ── The names of the commands ─────────────────────────────────────────────────────────────────
+
+
+async def test_with_a_prefix_the_commands_have_it_and_every_text_names_them_so(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.replicas.clear()
+    async with world.running_bot(COMMAND_PREFIX="acme-"):
+        form = await world.open_form(world.ana, command="/acme-video")
+        said = [str(form.view.body)]
+        for command, text in (
+            ("/acme-video", "help"),
+            ("/acme-video", "list"),
+            ("/acme-video", "status"),
+            ("/acme-video", "statsu"),
+            ("/acme-video", "status nope"),
+            ("/acme-replica", "help"),
+            ("/acme-replica", "list"),
+            ("/acme-replica", "add"),
+            ("/acme-replica", "what is this"),
+        ):
+            answer = await world.ana.command(command, text)
+            assert answer.ok
+            said.append(answer.body)
+        await world.settle()
+        said += world.ephemerals(world.ana)
+        assert "I don't recognize this" in (await world.ana.command("/video")).body
+    for each in said:
+        assert "/video" not in each.replace("/v2/videos", "")
+        assert "/replica" not in each
+    assert sum("/acme-" in each for each in said) > 9
+
+
+@in_both_modes
+async def test_a_mention_is_answered_in_its_thread_once(world: World) -> None:
+    message = world.ana.mention("what can you do?")
+    await world.settle()
+    [help_] = world.slack.thread(message.channel, message.ts)
+    assert "/video Welcome to the team!" in help_.text
+    assert help_.blocks
+
+    # Slack may send an event again, also after the bot was started again.
+    for _ in range(2):
+        assert (await events.send_again(world.slack, world.slack.sent_events[-1])).ok
+        await world.settle()
+    assert world.posts() == [help_]
+
+    inside = world.ben.mention("and here?", thread_ts=message.ts)
+    await world.settle()
+    assert world.posts()[-1].thread_ts == message.ts
+    assert inside.thread_ts == message.ts
+    assert len(world.posts()) == 2
+
+
+@in_both_modes
+async def test_help_is_not_posted_again_after_a_restart(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        world.ana.mention("hello")
+        await world.settle()
+    async with world.running_bot():
+        assert (await events.send_again(world.slack, world.slack.sent_events[-1])).ok
+        await world.settle()
+    assert len(world.posts()) == 1
+
+
+async def test_what_is_written_to_the_app_gets_help_once_a_message(world: World) -> None:
+    written = world.ana.write_direct("hi")
+    # A bot that answers itself never has nothing left to do.
+    async with asyncio.timeout(30):
+        await world.settle()
+    [help_] = world.posts()
+    assert help_.channel == written.channel
+    assert help_.thread_ts is None
+    world.slack.edit(written, text="hello", blocks=[], metadata=None)
+    await world.settle()
+    assert world.posts() == [help_], "neither its own message nor an edit is answered"
+
+    answer = await world.ana.command("/video", "help", written.channel)
+    assert answer.message is not None
+    # A video that is asked for there is answered there.
+    card = await world.request_video(world.ana, {"where": "studio"}, channel="studio")
+    assert card.channel != written.channel
+
+
+async def test_people_of_other_organisations_get_no_help(world: World) -> None:
+    world.slack.add_user("zoe", team="T0OTHER", channels=["studio"])
+    zoe = Person(world.slack, "zoe")
+    zoe.mention("hello")
+    await world.settle()
+    assert world.posts() == []
+    await world.advance(minutes=10)
+    assert len(world.slack.sent_events) == 1, "the event was accepted"
+
+
+async def test_the_request_url_is_verified(world: World) -> None:
+    assert await events.verify_request_url(world.slack)
+
+
+async def test_a_message_of_an_app_is_not_answered(world: World) -> None:
+    place = world.slack.channel("studio").id
+    event = {
+        "type": "message",
+        "channel": place,
+        "channel_type": "im",
+        "user": world.slack.bot.id,
+        "ts": "1.2",
+    }
+    answer = await events.send(world.slack, {**event, "bot_id": BOT, "text": "Hi"}, "message.im")
+    assert answer.ok
+    await world.settle()
+    assert world.posts() == []
+
+
+@pytest.mark.parametrize("kind", ["channel", "group", "mpim", None])
+async def test_what_people_write_in_channels_is_not_answered(
+    world: World, kind: str | None
+) -> None:
+    """The Slack app may subscribe to messages there, for another purpose or by mistake."""
+    place = world.slack.channel("studio").id
+    event = {"type": "message", "channel": place, "user": world.ana.user.id, "ts": "1.2"}
+    event |= {"text": "Hi", **({"channel_type": kind} if kind else {})}
+    assert (await events.send(world.slack, event, "message.im")).ok
+    await world.settle()
+    assert world.posts() == []
+
+
+CLAIMS = (
+    "nothing was",
+    "nothing is",
+    "pays twice",
+    "pay twice",
+    "weren't charged",
+    "won't be charged",
+    "wasn't created",
+    "was not created",
+)
+KINDS = [feature.kind.name for feature in FEATURES]
+
+
+def claims_in(text: str) -> list[str]:
+    """Return the sentences in a text that say that nothing was done."""
+    return [each for each in CLAIMS if each in text.casefold()]
+
+
+def after_create_again(kind: str) -> list[Job]:
+    """Return a job in every state after *Create again*, when the first attempt may have worked."""
+    base = replace(JOB, kind=kind, attempts=2, asked_at=JOB.created_at + timedelta(hours=1))
+    going = [
+        replace(base, state=state, asked=asked, failures=failures, remote_id=remote_id)
+        for state in State
+        if state is not State.FAILED
+        for asked in (0, 1, 2)
+        for failures in (0, 5)
+        for remote_id in (None, "x1")
+    ]
+    failed = [
+        replace(base, state=State.FAILED, failure=failure, reason=reason)
+        for failure in Failure
+        for reason in ("", "Not today.")
+    ]
+    return [*going, *failed]
+
+
+def test_after_create_again_no_message_says_that_nothing_was_created(
+    subtests: pytest.Subtests,
+) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            for job in after_create_again(kind):
+                for message in (card(job, PRESENTERS[kind]), reply(job, PRESENTERS[kind])):
+                    assert not claims_in(message.text), (job.state, job.failure, message.text)
+                    assert not claims_in(str(message.blocks)), (job.state, job.failure)
+
+
+def test_after_create_again_a_refusal_says_what_is_not_known_of_the_earlier_attempt(
+    subtests: pytest.Subtests,
+) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            refused = replace(
+                JOB,
+                kind=kind,
+                state=State.FAILED,
+                failure=Failure.REFUSED,
+                attempts=2,
+                asked_at=JOB.created_at,
+            )
+            assert "charged for an earlier try" in reply(refused, PRESENTERS[kind]).text
+            first = replace(refused, attempts=1, asked_at=None)
+            assert "You weren't charged." in reply(first, PRESENTERS[kind]).text
+
+
+def test_creating_a_third_time_warns_of_every_earlier_attempt() -> None:
+    asked = replace(JOB, state=State.UNCONFIRMED, asked=1, attempts=2, asked_at=JOB.created_at)
+    [dialog] = [
+        each["confirm"]["text"]["text"]
+        for each in objects(question_buttons(asked, PRESENTERS["video"]))
+        if each.get("action_id") == "job_create_again"
+    ]
+    assert "earlier" in dialog
+    assert "both" not in dialog
+
+
+@pytest.mark.parametrize("failure", [DatabaseUncertain, DatabaseUnavailable, RuntimeError])
+async def test_a_form_that_could_not_be_saved_does_not_say_that_nothing_was_started(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
+    # The first copy was saved and its answer lost, or its commit got no answer.
+    form = await world.open_form(world.ana)
+    submit = Jobs.submit
+
+    async def save_without_an_answer(jobs: Jobs, *request: Any, **options: Any) -> None:  # noqa: ANN401
+        await submit(jobs, *request, **options)
+        raise failure("its disk does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Jobs, "submit", save_without_an_answer)
+        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    said = " ".join(form.errors.values())
+    assert re.search("try again|submit again", said.lower())
+    assert not claims_in(said.replace("It's safe to try again", ""))
+    await form.submit()
+    await world.advance(minutes=10)
+    assert world.created_count() == 1, "the second submission found the first"

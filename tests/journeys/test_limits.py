@@ -1,17 +1,20 @@
 """Limits on what people may ask for: open at once, in a day, and the length of a script."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bot.store import MonthSpending, PersonSpending, month_start
 from sandbox.delivery import deliver, encoded, interaction
-from sandbox.driver import Person
-from sandbox.faults import CannedResponse
-from sandbox.scenarios import Scenario
-from sandbox.slack_objects import Message
+from sandbox.driver import Modal, Person
+from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.slack_objects import Message, UserGroup
 from tests.engine.test_unconfirmed import AGAIN
+from tests.journeys.test_home import opened, words
 from tests.modes import on_both_engines
-from tests.world import REPLICA, World
+from tests.world import FOOTAGE, REPLICA, World
 
 VALUES = {"replica_id": REPLICA, "script": "Hello, world.", "video_name": "Welcome"}
 MIDNIGHT = "<!date^1772496000^{date_short_pretty} at {time}|2026-03-03 00:00 UTC>"
@@ -313,3 +316,477 @@ async def test_a_script_that_became_too_long_can_be_shortened_on_a_retry(
         }
         await form.submit({"script": "Hello"})
         assert not form.is_open
+
+
+APRIL = "<!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
+
+
+@on_both_engines
+async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.clock.set(datetime(2026, 3, 30, 23, tzinfo=UTC))
+    settings = {"MAX_PER_USER_PER_MONTH": "2", "MAX_PER_MONTH": "3"}
+    async with world.running_bot(**settings):  # type: ignore[arg-type]
+        form = await world.open_form(Person(world.slack, "cleo"))
+        await make(world, world.ana, 2)
+        await world.advance(hours=24)  # on the 31st: nothing is left of the day
+        assert (await refused(world, world.ana)).startswith(
+            f"You've reached your limit of 2 requests a month. It resets {APRIL}. "
+        )
+        await make(world, world.ben)
+        assert (await refused(world, world.ben)).startswith(
+            f"Your workspace has reached its limit of 3 requests a month. It resets {APRIL}. "
+        )
+        await form.submit(VALUES)
+        assert "limit of 3 requests a month" in str(form.errors)
+        await world.advance(hours=1)
+        await make(world, world.ana)
+
+
+@on_both_engines
+async def test_what_an_admin_changes_is_in_force_with_the_next_request(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_PER_DAY="1") as bot:
+        limits, now = bot.store.limits, world.clock.now()
+        await make(world, world.ana)
+        await refused(world, world.ana)
+        changes = {"MAX_PER_DAY": "3", "MAX_SCRIPT": "20", "VIDEO_USERS": world.ana.user.id}
+        await limits.change({"MAX_PER_DAY": "2"}, "U0ADMIN", now)
+        form = await world.open_form(world.ana)
+        await limits.change(changes, "U0ADMIN", now)
+        await form.submit({**VALUES, "script": "x" * 21})
+        assert form.errors == {
+            "script": "The script has 21 characters. The limit is 20: shorten it, or ask a "
+            "workspace admin to raise the limit."
+        }
+        await form.submit({"script": "x" * 20})
+        assert not form.is_open
+        await world.advance(minutes=5)
+
+        await limits.change({"MAX_PER_DAY": "1", "VIDEO_USERS": ""}, "U0ADMIN", now)
+        assert "limit of 1 request a day" in await refused(world, world.ana)
+        wrong = {"MAX_PER_DAY": "no", "ALLOWED_CHANNELS": "#studio", "MAX_SCRIPT": "5"}
+        mistakes = limits.mistakes(wrong)
+        assert list(mistakes) == ["MAX_PER_DAY", "ALLOWED_CHANNELS"]
+        assert mistakes["MAX_PER_DAY"] == (
+            "This must be between 1 and 1,000,000 (in digits alone), not “no”."
+        )
+        with pytest.raises(ValueError, match="between 1 and"):
+            await limits.change(wrong, "U0", now)
+        assert (await limits.fetch()).limits.max_script == 20
+
+
+async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies: World) -> None:
+    world = world_of_copies
+    world.service.faults.always("create_video", BUSY)
+    async with world.running_copies(MAX_PER_DAY="9") as copies:
+        forms = []
+        for person, copy in zip((world.ana, world.ben), copies, strict=True):  # both know limits
+            await world.at(copy, person.command("/video"))
+            assert person.modal is not None
+            forms.append(person.modal)
+        await copies[0].store.limits.change({"MAX_PER_DAY": "1"}, "U0", world.clock.now())
+        await asyncio.gather(
+            *(world.at(copy, form.submit(VALUES)) for copy, form in zip(copies, forms, strict=True))
+        )
+        assert [form.is_open for form in forms].count(False) == 1
+
+
+GROUP = "S0614TZR7"
+# The clock of a world begins on 2026-03-02. A limit's day is no reader's: Slack shows it in theirs.
+UNTIL_TOMORROW = f"until {MIDNIGHT}"
+UNTIL_APRIL = "until <!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
+
+
+async def told(world: World, person: Person, command: str = "/video") -> str:
+    """Type a command that opens no form, and return the answer."""
+    await person.command(command, "", "studio")
+    assert person.modal is None
+    return world.ephemerals(person)[-1]
+
+
+# ── Who ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@on_both_engines
+async def test_only_the_people_of_a_list_may_create_or_train_and_admins_always(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    ana, ben, cleo = world.ana, world.ben, Person(world.slack, "cleo")
+    ids = {"VIDEO_USERS": ana.user.id, "TRAINING_USERS": ben.user.id, "ADMIN_USERS": cleo.user.id}
+    async with world.running_bot(**ids):  # type: ignore[arg-type]
+        await make(world, ana)
+        refusal = f"Only some people here can do that. Ask <@{cleo.user.id}>."
+        assert await told(world, ana, "/replica") == refusal
+        assert await told(world, ben) == refusal
+        await world.request_replica(ben)
+        await world.request_video(cleo)
+
+        form = await world.open_form(ana)
+        limits, now = world.bot.store.limits, world.clock.now()
+        await limits.change({"VIDEO_USERS": ben.user.id}, cleo.user.id, now)
+        await form.submit(VALUES)
+        assert form.errors == {
+            "replica_id": "Only some people here can do that. Ask cleo. What you entered "
+            "stays here."
+        }
+        assert world.created_count() == 2
+
+
+async def test_the_members_of_a_user_group_may_ask_as_slack_says(quiet_world: World) -> None:
+    world = quiet_world
+    assert world.slack.user_groups is not None
+    world.slack.user_groups[GROUP] = group = UserGroup({world.ana.user.id})
+    async with world.running_bot(VIDEO_USERS=GROUP, callbacks=False):
+        world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
+        card = await world.request_video(world.ana)
+        refusal = "Only some people here can do that. Ask a workspace admin."
+        assert await told(world, world.ben) == refusal
+        await world.request_replica(world.ben)
+        assert len(world.calls("usergroups.users.list")) == 1, "one answer serves for a while"
+
+        form = await world.open_form(world.ana)
+        group.is_disabled = True
+        await world.advance(minutes=11)
+        await form.submit(VALUES)
+        assert form.errors["replica_id"].startswith(refusal)
+        await form.close()
+        await world.ana.click(world.question(card), AGAIN)
+        await world.settle()
+        assert world.ephemerals(world.ana)[-1] == refusal
+        assert world.created_count() == 1
+
+
+async def test_without_the_scope_nobody_of_a_user_group_may_ask_and_is_told_what_to_do(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    cleo = world.slack.user("cleo").id
+    world.slack.scopes -= {"usergroups:read", "users:read"}
+    settings = {"ADMIN_USERS": cleo, "MAX_PER_USER_PER_DAY": "1"}
+    async with world.running_bot(VIDEO_USERS=f"{GROUP},{world.ben.user.id}", **settings):  # type: ignore[arg-type]
+        assert await told(world, world.ana) == (
+            f"I can't check your user groups. Let <@{cleo}> know: I need the usergroups:read scope."
+        )
+        form = await world.open_form(world.ben)
+        assert f"You can make 1 request {UNTIL_TOMORROW}." in str(form.view.body)
+        await form.close()
+        await make(world, world.ben)
+        assert "limit of 1 request a day" in await told(world, world.ben)
+
+
+async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spent(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.slack.faults.always("usergroups.users.list", CannedResponse(503))
+    async with world.running_bot(VIDEO_USERS=GROUP):
+        form = await world.open_form(world.ana)
+        await form.submit(VALUES)
+        assert form.errors["replica_id"].startswith("I couldn't check")
+        world.slack.faults.always("usergroups.users.list", None)
+        assert world.slack.user_groups is not None
+        world.slack.user_groups[GROUP] = UserGroup({world.ana.user.id})
+        await form.submit()
+        assert not form.is_open
+        await world.settle()
+        assert world.created_count() == 1
+
+
+# ── Where ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    lobby, studio = world.slack.channel("lobby"), world.slack.channel("studio")
+    async with world.running_bot(ALLOWED_CHANNELS=lobby.id, ADMIN_USERS=world.ben.user.id):
+        assert await told(world, world.ana) == (
+            f"I don't post in this channel. Use <#{lobby.id}>, or a direct message with me. To "
+            f"use it here, ask <@{world.ben.user.id}>."
+        )
+        form = await world.open_form(world.ana, channel="lobby")
+        await form.submit({**VALUES, "where": studio.id})
+        assert form.errors == {
+            "where": "I don't post in this channel. Use #lobby, or a direct message with me. To "
+            "use it here, ask ben."
+        }
+        await form.submit({"where": lobby.id})
+        await world.settle()
+        assert len(world.slack.messages("lobby")) == 1
+        assert world.slack.messages("studio") == []
+
+
+# ── What is left ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_form_says_what_is_left_when_that_is_little(quiet_world: World) -> None:
+    world = quiet_world
+    settings = {"MAX_PER_USER_PER_DAY": "10", "MAX_PER_MONTH": "20"}
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id, **settings):  # type: ignore[arg-type]
+        await make(world, world.ana, 7)
+        assert "left" not in str((await world.open_form(world.ana)).view.body)
+        await make(world, world.ana)
+        form = await world.open_form(world.ana)
+        assert form.view.body["blocks"][0]["elements"][0]["text"] == (
+            f"2 of your 10 requests are left {UNTIL_TOMORROW}."
+        )
+        await form.choose("background", "background_url")
+        assert f"2 of your 10 requests are left {UNTIL_TOMORROW}." in str(form.view.body)
+        await form.close()
+        await make(world, world.ana, 1)
+        await make(world, world.ben, 7)
+        form = await world.open_form(world.ana, command="/replica")
+        assert form.view.body["blocks"][0]["elements"][0]["text"] == (
+            f"1 of your 10 requests is left {UNTIL_TOMORROW}.\n"
+            f"4 of your workspace's 20 requests are left {UNTIL_APRIL}."
+        )
+        await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]})
+        await world.settle()
+        assert "limit of 10 requests a day" in await told(world, world.ana)
+
+
+PER_DAY, PER_USER = "MAX_PER_DAY", "MAX_PER_USER_PER_DAY"
+ONE_VIDEO = {"replica_id": REPLICA, "script": "Hello, world."}
+
+
+async def limits_form(world: World, admin: Person) -> Modal:
+    """Open the Home tab and the form for limits."""
+    home = await opened(world, admin)
+    assert (await home.click("Change limits")).ok
+    await world.settle()
+    assert admin.modal is not None
+    return admin.modal
+
+
+@on_both_engines
+async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    ana, ben, cleo = world.ana, world.ben, Person(world.slack, "cleo")
+    admins = f"{ana.user.id},{cleo.user.id}"
+    async with world.running_bot(ADMIN_USERS=admins, MAX_PER_USER_PER_DAY="10"):
+        await opened(world, cleo)
+        await world.request_video(ben)
+        assert "Requests per person per day: *10*\n" in words(await opened(world, ana))
+
+        form = await limits_form(world, ana)
+        assert form.values[f"{PER_USER}.0"] == "10"
+        await form.submit({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
+        assert not form.is_open, form.errors
+        await world.advance(seconds=10)
+        for admin in (ana, cleo):
+            shown = words(admin.home)
+            assert f"Requests per person per day: *1*, changed by <@{ana.user.id}>" in shown
+            assert f"<@{ana.user.id}> lowered requests per person per day from 10 to 1" in shown
+        answer = await ben.command("/video")
+        assert "your limit of 1 request a day" in answer.body
+        request = await world.open_form(cleo)
+        await request.submit(ONE_VIDEO)
+        assert not request.is_open, "admins are on every list"
+
+        # An empty number is the one of the settings, and an empty list is everyone.
+        form = await limits_form(world, cleo)
+        await form.submit({PER_USER: None, "VIDEO_USERS": []})
+        await world.advance(seconds=10)
+        shown = words(ana.home)
+        assert "Requests per person per day: *10*\n" in shown
+        assert "Who can create videos: everyone\n" in shown
+        assert f"<@{cleo.user.id}> raised requests per person per day from 1 to 10" in shown
+        await world.request_video(ben)
+
+
+async def test_a_user_group_is_chosen_by_its_name(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben, group = world.ana, world.ben, "S0MARKETING"
+    assert world.slack.user_groups is not None
+    world.slack.user_groups[group] = UserGroup({ben.user.id})
+    async with world.running_bot(ADMIN_USERS=ana.user.id):
+        form = await limits_form(world, ana)
+        await form.submit(
+            {"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]}
+        )
+        assert not form.is_open, form.errors
+        cleo = world.slack.user("cleo").id
+        shown = f"Who can create videos: <!subteam^{group}> and <@{cleo}>"
+        await world.advance(seconds=10)
+        assert shown in words(ana.home)
+        await world.request_video(ben)
+
+        # Where Slack does not say them, the groups on the lists stay there.
+        world.slack.faults.next("usergroups.list", CannedResponse(503))
+        form = await limits_form(world, ana)
+        assert "VIDEO_USERS_GROUPS.0" not in form.values
+        await form.submit({"VIDEO_USERS": None, PER_DAY: "50"})
+        await world.advance(seconds=10)
+        assert f"Who can create videos: <!subteam^{group}>," in words(ana.home)
+
+
+async def test_nobody_but_an_admin_changes_a_limit(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        assert "Limits" not in words(await opened(world, world.ben))
+        form = await limits_form(world, world.ana)
+        await world.ben.open_home()
+    # What an admin had open is of no use to somebody who is none any more.
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        assert world.ana.home is not None
+        stale = world.ana.home
+        await form.submit({PER_DAY: "1"})
+        assert form.is_open
+        assert "Only admins can change limits" in str(form.errors)
+        await form.close()
+        await stale.click("Change limits")
+        await world.settle()
+        assert world.ana.modal is not None
+        assert "Only admins can change limits" in str(world.ana.modal.view.body)
+        await world.ana.modal.close()
+        assert f"{PER_DAY}: *1*" not in words(await opened(world, world.ben))
+        await world.request_video(world.ben)
+        await world.request_video(world.ben)
+
+
+@on_both_engines
+async def test_an_admin_is_told_what_another_has_changed_meanwhile(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben = world.ana, world.ben
+    async with world.running_bot(ADMIN_USERS=f"{ana.user.id},{ben.user.id}"):
+        first, second = await limits_form(world, ana), await limits_form(world, ben)
+        await first.submit({PER_DAY: "7"}, clicks=2)
+        assert first.errors == {}
+
+        await second.submit({PER_USER: "3"})
+        assert second.is_open
+        told = words(second)
+        assert f"<@{ana.user.id}> has set *requests per workspace per day* to 7." in told
+        assert "saved yet" in told
+        assert second.values[f"{PER_DAY}.1"] == "7", "what nobody touched is what is in force"
+        assert second.values[f"{PER_USER}.1"] == "3", "nothing typed is lost"
+        await second.submit()
+        assert ben.modal is None
+        await world.advance(seconds=10)
+        shown = words(ana.home)
+        assert f"per day: *7*, changed by <@{ana.user.id}>" in shown
+        assert f"per day: *3*, changed by <@{ben.user.id}>" in shown
+        assert shown.count("lowered requests per workspace") == 1, "two clicks are one change"
+
+
+async def test_all_mistakes_in_the_limits_are_shown_at_once(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        form = await limits_form(world, world.ana)
+        # As a client that does not check numbers could send it.
+        for name, value in ((PER_DAY, "0"), (PER_USER, "many")):
+            form.view.values[f"{name}.0"][name]["value"] = value
+        await form.submit({"MAX_SCRIPT": "100"})
+        assert form.errors == {
+            f"{PER_DAY}.0": "This must be between 1 and 1,000,000, not 0.",
+            f"{PER_USER}.0": "This must be between 1 and 1,000,000 (in digits alone), not “many”.",
+        }
+        assert form.values["MAX_SCRIPT.0"] == "100"
+        await form.submit({PER_DAY: "5", PER_USER: "5"})
+        assert not form.is_open
+
+
+async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben = world.ana, world.ben
+    async with world.running_bot(ADMIN_USERS=ana.user.id):
+        home = await opened(world, ana)
+        assert "*Usage this month*\nNothing yet." in words(home)
+        for _ in range(2):
+            await world.request_video(ben, {"script": "word " * 300})
+        await world.request_replica(ana)
+        await world.advance(seconds=10)
+        shown = words(ana.home)
+        total = "2 videos, about 4 min spoken, 1 training"
+        assert f"*Usage this month*\n{total}.\n<@{ben.user.id}>: 2 videos, about 4 min" in shown
+        assert f"\n<@{ana.user.id}>: 1 training" in shown
+
+    await world.advance(days=31)  # no bot has work meanwhile, so this takes no time
+    async with world.running_bot(ADMIN_USERS=ana.user.id):
+        await opened(world, ana)
+        await world.advance(seconds=10)
+        assert ana.home is not None
+        assert "Nothing yet." in words(ana.home)
+        await ana.home.click("View usage")
+        assert ana.modal is not None
+        assert "*Nothing yet*" in words(ana.modal)
+        before = month_start(world.clock.now()) - timedelta(days=1)
+        await ana.modal.choose("month", before.strftime("%B %Y"))
+        assert f"*{total}*" in words(ana.modal)
+        assert f"<@{ben.user.id}>: 2 videos, about 4 min spoken" in words(ana.modal)
+
+
+async def test_admins_see_how_many_requests_wait_for_approval(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben = world.ana, world.ben
+    async with world.running_bot(ADMIN_USERS=ana.user.id, APPROVERS=ana.user.id):
+        assert "approval" not in words(await opened(world, ana))
+        await world.request_replica(ben)
+        await world.ana.open_home()
+        await world.advance(seconds=10)
+        assert "Waiting for approval: 1." in words(ana.home)
+
+
+MINUTE = " ".join(["word"] * 150)
+
+
+async def spent(world: World, moment: datetime) -> MonthSpending:
+    return await world.bot.store.limits.fetch_spending(moment)
+
+
+@on_both_engines
+async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    begun = world.clock.now()
+    ana, ben = world.ana.user.id, world.ben.user.id
+    async with world.running_bot():
+        await world.request_video(world.ana, {"script": f"{MINUTE} {MINUTE}"})
+        await world.request_replica(world.ben)
+        await world.advance(minutes=5)
+        # One that the service refuses costs nothing; one without an answer may have.
+        world.service.faults.next("create_video", CannedResponse(400, {"error": "no"}))
+        await world.request_video(world.ana, {"script": "Refused."})
+        await world.advance(minutes=5)
+        world.service.callback_plan = CallbackPlan(times=0)
+        world.service.faults.next("create_video", Reset(done=True))
+        asking = await world.request_video(world.ana, {"script": MINUTE})
+        await world.advance(minutes=16)
+        await world.ana.click(world.question(asking), "Create again")
+        await world.advance(minutes=5)
+        expected = [
+            PersonSpending(ana, 3, 0, timedelta(minutes=4)),
+            PersonSpending(ben, 0, 1, timedelta(0)),
+        ]
+        sums = await spent(world, begun)
+        assert sums.people == expected
+        assert sums.total == PersonSpending("", 3, 1, timedelta(minutes=4))
+        assert sums.since == begun.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+        later = begun + timedelta(days=31)
+        assert (await spent(world, later)).people == []
+    await world.advance(days=31)
+    async with world.running_bot():
+        await world.request_video(world.ben, {"script": MINUTE})
+        await world.advance(minutes=5)
+        next_month = [PersonSpending(ben, 1, 0, timedelta(minutes=1))]
+        assert (await spent(world, later)).people == next_month
+
+    await world.advance(days=400)
+    for _ in range(2):  # nothing is counted twice
+        async with world.running_bot():
+            await world.settle()
+            assert world.query("SELECT id FROM jobs") == []
+            assert world.query("SELECT id FROM attempts") == []
+            assert (await spent(world, begun)).people == expected
+            assert (await spent(world, later)).people == next_month

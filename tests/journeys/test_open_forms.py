@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from bot.slack.views.buttons import OPEN_LINK, TURN_PAGE
 from sandbox.driver import Modal
 from tests.house.test_house_rules import LISTENERS
+from tests.journeys.test_approval import requests
+from tests.journeys.test_limits import MIDNIGHT, VALUES, make
+from tests.journeys.test_replica_form import WITH_A_DIRECT_FORM
 from tests.modes import in_both_modes
 from tests.world import FOOTAGE, REPLICA, World, buttons_of
 
@@ -197,3 +201,213 @@ async def test_the_fields_of_forms_keep_their_ids(world: World, command: str) ->
     assert fields == FIELDS[command].split()
     page = PAGE.read_text(encoding="utf-8")
     assert [each for each in fields if f"`{each}`" not in page] == []
+
+
+MINUTE = " ".join(["word"] * 150)
+DROPBOX = "https://www.dropbox.com/scl/fi/a1/anna.mp4?rlkey=k3y&dl=0"
+
+
+def top(form: Modal) -> str:
+    """Return the first line of a form."""
+    return str(form.view.body["blocks"][0]["elements"][0]["text"])
+
+
+# ── Limits ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_with_nothing_left_the_command_says_so_and_gives_the_script_back(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_PER_USER_PER_DAY="1", ADMIN_USERS=world.ben.user.id):
+        for person in (world.ana, world.ben):
+            await make(world, person)
+            answer = await person.command("/video", "A second <one>", "studio")
+            assert person.modal is None, "an admin's neither"
+            said = (
+                f"You've reached your limit of 1 request a day. It resets {MIDNIGHT}. Need more? "
+                f"Ask <@{world.ben.user.id}>."
+            )
+            assert answer.message is not None
+            assert answer.message.text == f"{said}\nA second &lt;one&gt;"
+            await person.command("/replica", "", "studio")
+            assert person.modal is None
+            assert world.ephemerals(person)[-1] == said
+        await world.advance(hours=24)
+        assert (await world.open_form(world.ana)).is_open
+
+
+async def test_a_form_that_was_opened_before_the_last_one_is_refused_exactly(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_PER_DAY="1"):
+        await world.advance(hours=16)  # 8 PM in New York, where ben is
+        form = await world.open_form(world.ben)
+        await make(world, world.ana)
+        await form.submit(VALUES)
+        assert form.errors["replica_id"] == (
+            "Your workspace has reached its limit of 1 request a day. It resets tomorrow at "
+            "7:00 PM. Need more? Ask a workspace admin."
+        )
+        await world.advance(hours=5)
+        await form.submit(VALUES)
+        assert "It resets at 7:00 PM." in form.errors["replica_id"], "it is tomorrow by now"
+        assert world.created_count() == 1
+
+
+# ── Approval ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("above", "said"),
+    [
+        ("0", "This needs approval by <@{ben}>."),
+        ("500", "Scripts of more than 500 characters need approval by <@{ben}>."),
+        ("20000", ""),
+    ],
+)
+async def test_a_form_says_that_it_will_need_approval(
+    quiet_world: World, above: str, said: str
+) -> None:
+    world = quiet_world
+    ben = world.ben.user.id
+    async with world.running_bot(APPROVERS=ben, APPROVAL_ABOVE=above):
+        form = await world.open_form(world.ana)
+        body = str(form.view.body)
+        assert (top(form) == said.format(ben=ben)) if said else "approve" not in body
+        form = await world.open_form(world.ana, command="/replica")
+        assert top(form) == f"This needs approval by <@{ben}>."
+        form = await world.open_form(world.ben, command="/replica")
+        assert top(form).startswith("You're the only approver")
+
+
+async def test_approvers_see_the_month_so_far_the_price_and_the_script_once(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    settings = {"APPROVERS": world.ben.user.id, "MAX_PER_MONTH": "40"}
+    world.slack.add_channel("approvals")
+    settings["APPROVAL_CHANNEL"] = world.slack.channel("approvals").id
+    async with world.running_bot(PRICE_PER_MINUTE="0.40", **settings):  # type: ignore[arg-type]
+        for script in (MINUTE, f"{MINUTE} {MINUTE}"):
+            await world.request_video(world.ana, {"script": script})
+        [_, asked] = requests(world)
+        assert "This month so far: 2 of 40 requests." in asked.text
+        assert "Cost: about $0.80" in asked.text
+        assert str(asked.blocks).count("word") == 300
+        await world.ben.click(asked, "Approve")
+        await world.settle()
+        assert "so far" not in world.now(asked).text
+
+
+# ── A price ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: World) -> None:
+    world = quiet_world
+    price = {"PRICE_PER_MINUTE": "1.5", "PRICE_CURRENCY": "CHF"}
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id, **price):  # type: ignore[arg-type]
+        for script in (MINUTE, "こんにちは。" * 50):
+            form = await world.open_form(world.ana, script)
+            assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
+            await form.close()
+        form = await world.open_form(world.ana)
+        assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
+        await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
+        await world.advance(minutes=5)
+        await world.ben.open_home()
+        await world.settle()
+        home = str(world.ben.home.view.body) if world.ben.home else ""
+        assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
+
+
+async def test_without_a_price_nobody_reads_of_money(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        form = await world.open_form(world.ana, MINUTE)
+        assert "$" not in str(form.view.body)
+        await world.ben.open_home()
+        await world.settle()
+        home = str(world.ben.home.view.body) if world.ben.home else ""
+        assert "Usage this month" in home
+
+
+# ── What was typed ────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_script_that_is_too_long_opens_the_form_and_says_how_much_to_cut(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    script = "Welcome to the team! " * 158
+    async with world.running_bot():
+        form = await world.open_form(world.ana, script)
+        note = "The script has 3,317 characters. The limit is 3,000: cut 317."
+        assert note in str(form.view.body["blocks"][0])
+        parts = form.values["script"] + form.values["script_2"]
+        assert parts == script.strip(), "nothing is lost"
+        await form.choose("background", "background_url")
+        assert form.values["script"] + form.values["script_2"] == script.strip()
+        await form.choose("background", "none")
+        await form.submit({"replica_id": REPLICA})
+        assert "The script has 3,317 characters. The limit is 3,000" in form.errors["script"]
+        await form.submit({"script_2": ""})
+        assert not form.is_open, form.errors
+        await world.settle()
+        [video] = world.service.videos.values()
+        assert video.script == form.values["script"].strip()
+
+
+async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    script = ("Welcome to the team! " * 158).strip()
+    async with world.running_bot(MAX_SCRIPT="20000"):
+        form = await world.open_form(world.ana, script)
+        assert "The limit is" not in str(form.view.body)
+        await form.submit({"replica_id": REPLICA})
+        assert not form.is_open, form.errors
+        await world.settle()
+        assert [video.script for video in world.service.videos.values()] == [script]
+
+
+# ── Links ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press(
+    world: World,
+) -> None:
+    form = await world.open_form(world.ana, command="/replica")
+    await form.submit({"train_video_url": DROPBOX, "agreed": ["yes"], "replica_name": "Anna"})
+    assert len(world.service.replicas) == 1, "it is shown before it is sent"
+    again = world.ana.modal
+    assert again is not None
+    assert again.values["train_video_url"] == WITH_A_DIRECT_FORM[DROPBOX]
+    assert again.values["replica_name"] == "Anna"
+    assert "I made it a direct link" in str(again.view.body["blocks"][0])
+    await again.submit()
+    assert world.ana.modal is None
+    await world.settle()
+    [made] = world.requests_for("create_replica")
+    assert WITH_A_DIRECT_FORM[DROPBOX] in str(made.body)
+
+
+# ── Names ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_bot_is_invited_by_the_name_that_it_has_in_the_workspace(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    bot = replace(world.slack.bot, name="studio-bot")
+    world.slack.bot = world.slack.users[bot.id] = bot
+    async with world.running_bot():
+        form = await world.open_form_and_remove_bot(world.ana)
+        await form.submit(VALUES)
+        await world.advance(minutes=15)
+        assert "/invite @studio-bot" in str([each.text for each in world.posts()])
+        form = await world.open_form(world.ana, channel="vault")
+        await form.submit(VALUES)
+        assert "/invite @studio-bot" in form.errors["where"]

@@ -10,7 +10,7 @@ from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.scenarios import Scenario
 from tests.modes import in_both_modes
-from tests.store.test_copies_limits import waiting
+from tests.store.test_copies_leases import waiting
 from tests.world import REPLICA, World
 
 VALUES = {"replica_id": REPLICA, "script": "Welcome to the team!"}

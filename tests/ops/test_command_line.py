@@ -3,14 +3,23 @@
 import asyncio
 import contextlib
 import re
+import shlex
+import shutil
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pexpect
 import pytest
 
+from bot.command_line import cli
+from bot.store.sqlite import FileLock
 from sandbox.faults import CannedResponse
 from sandbox.http import free_port
+from tests.databases import STEPS
+from tests.modes import on_sqlite_alone
+from tests.ops.typist import at_terminal, environment
 from tests.processes_of_commands import started
 from tests.world import World
 
@@ -165,3 +174,134 @@ async def test_serve_explains_a_database_that_cannot_be_opened(
         assert result.code == 1
         assert reason in result.err
         assert "Traceback" not in result.err
+
+
+ROOT = Path(__file__).parent.parents[1]
+
+
+async def prepared(first: str, folder: Path, *arguments: str, source: Path = ROOT) -> Result:
+    """Run the command line after a statement that makes the Python another one."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"import runpy, sys\n{first}\nrunpy.run_module('bot', run_name='__main__', alter_sys=True)",
+        *arguments,
+        env={"PYTHONPATH": str(source)},
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return Result(process.returncode, out.decode(), err.decode())
+
+
+async def test_without_a_command_it_says_what_it_can_do_and_that_nothing_was_done(
+    tmp_path: Path,
+) -> None:
+    result = await bot(environ={}, folder=tmp_path)
+    assert result.code == 2
+    for name in cli.commands:
+        assert f"\n  {name} " in result.err
+    assert "the file .env in the working" in result.err
+    assert "..." not in result.err.partition("Commands:")[2], "a first line is cut off"
+
+
+async def test_an_unknown_command_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    result = await bot("srve", environ={}, folder=tmp_path)
+    assert result.code == 2
+    assert "No such command 'srve'. Did you mean 'serve'?" in result.err
+    assert "Traceback" not in result.err
+
+
+async def test_what_is_not_installed_is_named_with_what_installs_it(tmp_path: Path) -> None:
+    # A clone without its virtual environment, and one whose environment is not used.
+    shutil.copytree(ROOT / "bot", tmp_path / "bot", ignore=shutil.ignore_patterns("__pycache__"))
+    for library, command in (("click", "--help"), ("pydantic", "serve")):
+        missing = f"sys.modules[{library!r}] = None"
+        result = await prepared(missing, tmp_path, command, source=tmp_path)
+        assert result.code == 1
+        assert result.err.startswith(f"{library} is not installed. ")
+        assert "pip install --require-hashes -r requirements.txt\n" in result.err
+        assert "Traceback" not in result.err
+    program = tmp_path / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    result = await prepared(missing, tmp_path, command, source=tmp_path)
+    assert result.err.endswith(f"  {program} -m bot serve\n")
+
+
+# Less than the time for which another process is waited for.
+_AT_ONCE_S = 8.0
+
+
+def url(path: Path) -> dict[str, str]:
+    return {"DATABASE_URL": f"sqlite:///{path}"}
+
+
+async def test_migrate_needs_no_other_setting_than_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    environ = url(path) | {"VIDEO_API_URL": "foo", "DYNO": "run.1", "PORT": "http"}
+    check = await bot("migrate", "--check", environ=environ, folder=tmp_path)
+    assert (check.code, check.out) == (1, f"pending: {', '.join(STEPS)}\n")
+    assert f"{path} does not exist yet" in check.err
+    assert "python -m bot migrate" in check.err
+    assert files_in(tmp_path) == []
+    done = await bot("migrate", environ=environ, folder=tmp_path)
+    assert (done.code, done.out) == (0, f"applied: {', '.join(STEPS)}\n")
+    assert done.err == f"{path} is new.\n", "nobody migrates the wrong file unawares"
+    for arguments in (("migrate",), ("migrate", "--check")):
+        again = await bot(*arguments, environ=environ, folder=tmp_path)
+        assert (again.code, again.out, again.err) == (0, "the database is up to date\n", "")
+    wrong = await bot("migrate", environ={"DATABASE_URL": "bot.db"}, folder=tmp_path)
+    assert wrong.code == 1
+    assert "DATABASE_URL is no database" in wrong.err
+    assert "start" not in wrong.err
+
+
+@on_sqlite_alone
+@pytest.mark.parametrize(
+    ("arguments", "number", "code"),
+    [
+        (("serve",), signal.SIGTERM, 0),
+        (("serve",), signal.SIGINT, 0),
+        (("migrate",), signal.SIGINT, 130),
+        (("migrate",), signal.SIGTERM, -signal.SIGTERM),
+    ],
+)
+async def test_a_command_that_waits_for_another_process_says_so_and_can_be_ended(
+    arguments: tuple[str, ...], number: signal.Signals, code: int, quiet_world: World
+) -> None:
+    world = quiet_world
+    lock = FileLock(world.database)
+    folder = world.database.parent
+    try:
+        async with started(*arguments, environ=world.environment("0"), folder=folder) as command:
+            said = await command.until("waiting for another process to close the database")
+            assert "at_most_s=10" in said
+            async with asyncio.timeout(_AT_ONCE_S):
+                command.process.send_signal(number)
+                assert await command.ended() == code
+        assert "Traceback" not in command.printed
+        assert not world.database.exists()
+    finally:
+        lock.release()
+
+
+async def test_a_long_command_shows_on_a_terminal_how_far_it_is_and_says_at_the_end(
+    tmp_path: Path,
+) -> None:
+    environ = url(tmp_path / "bot.db")
+    await bot("migrate", environ=environ, folder=tmp_path)
+    with at_terminal(tmp_path, "backup", "copy.db", **environ) as typist:
+        await typist.sees("pages")
+        await typist.sees("and checked the copy")
+        assert await typist.ends() == 0
+    assert re.search(r"copying: \d+ of \d+ pages", typist.shown)
+    shell = f"{shlex.quote(sys.executable)} -m bot export audit > {tmp_path / 'audit.csv'}"
+    child = pexpect.spawn(
+        "/bin/sh", ["-c", shell], cwd=tmp_path, env=environment(tmp_path, environ)
+    )
+    child.expect("exported 0 records of audit to standard output")
+    child.close(force=True)

@@ -21,7 +21,7 @@ import yaml
 from bot.settings import environment
 from bot.timings import Timings
 from sandbox.http import free_port
-from tests.house.test_docs_commands import blocks
+from tests.house.test_docs import blocks
 from tests.ops import container
 from tests.ops.container import Image, Namespace
 from tests.world import World

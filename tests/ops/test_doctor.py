@@ -1,16 +1,24 @@
 """The doctor's report on Slack and the video service, and what all checks have in common."""
 
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from bot.ops import doctor
 from bot.ops.finding import POSTING
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
-from sandbox.faults import CannedResponse
+from sandbox.faults import CannedResponse, Hang
 from sandbox.http import free_port
-from tests.ops.report import report
+from tests.ops.report import report, report_of
+from tests.ops.test_command_line import bot, files_in
+from tests.tcp import listening
 from tests.world import World
 
 
@@ -270,3 +278,331 @@ async def test_a_bot_that_runs_with_an_earlier_token_is_told_to_restart_if_it_is
     await world.advance(minutes=1)
     finding = (await report(world))["readiness"]
     assert (finding.state, finding.remedy[:11]) == ("error", "Restart it.")
+
+
+TLS = Path(__file__).parent.parent / "data" / "tls"
+
+
+@contextlib.asynccontextmanager
+async def tls_server(certificate: str) -> AsyncIterator[str]:
+    """Run a server that has a certificate and says nothing; yield its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / certificate)
+
+    async def hang_up(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        pass
+
+    async with listening(hang_up, tls=context) as port:
+        yield f"https://127.0.0.1:{port}"
+
+
+@contextlib.asynccontextmanager
+async def silent_server() -> AsyncIterator[str]:
+    """Run a server that accepts connections and never answers; yield its address."""
+
+    async def wait(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with listening(wait) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.asynccontextmanager
+async def proxy(status: int) -> AsyncIterator[str]:
+    """Run a proxy that opens no connection; yield its address."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+
+    async with listening(refuse) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+async def test_each_fault_of_a_certificate_is_named(quiet_world: World, tmp_path: Path) -> None:
+    # In a process, as the certificates that are trusted are read when a library is imported.
+    async with (
+        tls_server("expired.pem") as expired,
+        tls_server("other-name.pem") as other,
+        tls_server("self-signed.pem") as unknown,
+    ):
+        environ = quiet_world.environment("0") | {
+            "SSL_CERT_FILE": str(TLS / "ca.pem"),
+            "SLACK_API_URL": f"{expired}/api/",
+            "VIDEO_API_URL": other,
+        }
+        shown = await bot("doctor", "--json", environ=environ, folder=tmp_path)
+        environ["VIDEO_API_URL"] = unknown
+        again = await bot("doctor", "--json", environ=environ, folder=tmp_path)
+    found = {each["check"]: each for each in json.loads(shown.out)}
+    refused = "cannot be reached: the TLS certificate of 127.0.0.1 is not accepted"
+    assert found["Slack"]["message"] == f"{refused} (certificate has expired)"
+    assert found["video service"]["message"].startswith(f"{refused} (IP address mismatch")
+    found = {each["check"]: each for each in json.loads(again.out)}
+    assert found["video service"]["message"] == f"{refused} (self-signed certificate)"
+    assert found["video service"]["state"] == "error"
+    assert shown.code == again.code == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "remedy"),
+    [
+        (
+            407,
+            "cannot be reached: the proxy opens no connection to videos.example (it answered 407)",
+            "If it wants a user name and password (407), put them into HTTPS_PROXY",
+        ),
+        (
+            403,
+            "cannot be reached: the proxy opens no connection to videos.example (it answered 403)",
+            "NO_PROXY",
+        ),
+        (None, "cannot be reached: the proxy does not answer", "Check HTTPS_PROXY"),
+    ],
+)
+async def test_a_proxy_that_refuses_is_named(
+    status: int | None, said: str, remedy: str, quiet_world: World
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        address = f"http://user:hush-hush@127.0.0.1:{free_port()}"
+        if status is not None:
+            address = await stack.enter_async_context(proxy(status))
+        found = await report(
+            quiet_world,
+            HTTPS_PROXY=address,
+            SLACK_API_URL="https://slack.example/",
+            VIDEO_API_URL="https://videos.example",
+        )
+    assert found["video service"].message == said
+    assert remedy in found["video service"].remedy
+    assert found["Slack"].message == said.replace("videos.example", "slack.example")
+    assert "hush-hush" not in str(found.findings)
+
+
+async def test_all_checks_together_take_no_longer_than_one_time_out(quiet_world: World) -> None:
+    loop = asyncio.get_running_loop()
+    async with silent_server() as silent:
+        environ = quiet_world.environment(str(free_port())) | {
+            "SLACK_API_URL": f"{silent}/api/",
+            "VIDEO_API_URL": silent,
+        }
+        begun = loop.time()
+        found = await report_of(environ, call_timeout=5)
+        taken = loop.time() - begun
+    for name in ("Slack", "video service"):
+        assert "no answer within 5 s" in found[name].message
+    assert taken < 9.9  # one after the other they would take 10 s
+
+
+async def test_a_check_that_takes_too_long_is_one_line(quiet_world: World) -> None:
+    quiet_world.slack.faults.always("users.info", Hang())
+    environ = quiet_world.environment(str(free_port()))
+    environ["ADMIN_USERS"] = ",".join(f"U{number:03}" for number in range(20))
+    found = await report_of(environ, call_timeout=3)
+    assert found["people"].message == "the check did not end in time"
+    assert found["Slack"].ok
+
+
+async def test_a_check_that_fails_itself_is_one_line_and_hides_no_other(
+    quiet_world: World,
+) -> None:
+    found = await report(quiet_world, DATABASE_URL=f"sqlite:///{'x' * 300}")
+    assert found["database"].message == "the check failed: File name too long"
+    quiet_world.slack.faults.next("auth.test", CannedResponse(200, [["not an object"]]))
+    found = await report(quiet_world)
+    assert not found["Slack"].ok
+    assert found["video service"].ok
+    assert found["database"].ok
+
+
+# ── The clock ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_clock_that_differs_from_slacks_is_named(quiet_world: World) -> None:
+    for ahead_s, state, said in (
+        (20, "ok", "within "),
+        (-90, "warning", "s ahead of Slack's"),
+        (250, "error", "s behind Slack's: from 5 minutes on, all requests"),
+    ):
+        quiet_world.slack.clock_ahead = timedelta(seconds=ahead_s)
+        finding = (await report(quiet_world))["clock"]
+        assert finding.state == state
+        assert said in finding.message
+        assert state == "ok" or "NTP" in finding.remedy
+
+
+async def test_with_socket_mode_no_request_is_refused_for_the_clock(quiet_world: World) -> None:
+    quiet_world.socket_mode = True
+    quiet_world.slack.clock_ahead = timedelta(hours=1)
+    found = await report(quiet_world)
+    assert found["clock"].state == "warning"
+    assert found["Socket Mode"].state == "ok"
+
+
+async def test_an_app_token_that_slack_rejects_is_named(quiet_world: World) -> None:
+    quiet_world.socket_mode = True
+    finding = (await report(quiet_world, SLACK_APP_TOKEN="xapp-1-another"))["Socket Mode"]
+    assert finding.state == "error"
+    assert finding.message == "SLACK_APP_TOKEN is rejected (invalid_auth)"
+    assert "connections:write" in finding.remedy
+
+
+async def test_a_port_that_another_program_has_is_named(quiet_world: World) -> None:
+    async with silent_server() as url:
+        port = url.rpartition(":")[2]
+        finding = (await report_of(quiet_world.environment(port), call_timeout=0.5))["port"]
+    assert finding.state == "error"
+    assert finding.message.startswith(f"port {port} is taken")
+    assert "set PORT to another port" in finding.remedy
+
+
+async def test_a_setting_that_is_set_twice_is_named(quiet_world: World) -> None:
+    environ = quiet_world.environment("0") | {"MAX_PER_DAY": "5", "COMMAND_PREFIX": ""}
+    in_file = {"COMMAND_PREFIX": "acme-", "PORT": "0", "RETENTION_DAYS": ""}
+    assert (await report_of(environ, in_file=in_file))["settings"].state == "ok"
+    found = await report_of(environ, in_file=in_file | {"MAX_PER_DAY": "7"})
+    assert found["MAX_PER_DAY"].state == "warning"
+    assert "the environment's value counts" in found["MAX_PER_DAY"].message
+    assert found.all("settings") == found.all("COMMAND_PREFIX") == []
+
+
+async def test_a_variable_that_looks_like_a_misspelt_setting_is_named(
+    subtests: pytest.Subtests,
+) -> None:
+    for wrong, right in [
+        ("SLACK_BOT_TOKN", "SLACK_BOT_TOKEN"),
+        ("SLACK_TOKEN", "SLACK_BOT_TOKEN"),
+        ("slack_bot_token", "SLACK_BOT_TOKEN"),
+        ("VIDEO_APIKEY", "VIDEO_API_KEY"),
+        ("DATABASE_URI", "DATABASE_URL"),
+        ("ADMIN_USER", "ADMIN_USERS"),
+        ("PUBLICURL", "PUBLIC_URL"),
+    ]:
+        with subtests.test(wrong=wrong, right=right):
+            found = await report_of({wrong: "xoxb-a-secret"})
+            assert found[wrong].state == "warning"
+            assert (
+                found[wrong].remedy
+                == f"Rename it to {right}, if that is meant. Otherwise leave it."
+            )
+            assert "xoxb-a-secret" not in str(found.findings)
+
+
+async def test_the_variables_of_other_programs_are_no_misspelt_settings() -> None:
+    others = "HTTP_PROXY ALL_PROXY http_proxy HOME HOSTNAME PATH PWD SHELL USER TERM LANG SHLVL"
+    others += (
+        " PYTHONPATH VIRTUAL_ENV DYNO SLACK_CLIENT_ID SLACK_APP_ID PUBLIC_IP OLDPWD https_proxy"
+    )
+    found = await report_of(dict.fromkeys(others.split(), "http://127.0.0.1:1"))
+    warned = [each.name for each in found.findings if each.state == "warning"]
+    assert set(warned) <= {".env", "everything else"}, "where settings are missing"
+
+
+async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet_world: World) -> None:
+    found = await report(quiet_world, SLACK_BOT_TOKEN="", VIDEO_API_URL="foo", MAX_SCRIPT="many")
+    assert found["SLACK_BOT_TOKEN"].message == "is missing"
+    assert "Bot User OAuth Token" in found["SLACK_BOT_TOKEN"].remedy
+    assert found["VIDEO_API_URL"].message == "is not a web URL"
+    assert found["MAX_SCRIPT"].message == (
+        "must be between 1 and 20,000 (in digits alone), not “many”"
+    )
+    assert found["MAX_SCRIPT"].remedy == "Correct it, or remove it to have the default."
+    assert found.findings[-1].name == "everything else"
+    assert found.findings[-1].state == "warning"
+
+
+# ── The public address ────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_public_address_whose_host_is_unknown_is_named(quiet_world: World) -> None:
+    url = "https://bot.invalid"
+    finding = (await report(quiet_world, PUBLIC_URL=url))["public address"]
+    assert finding.state == "warning"
+    assert "bot.invalid cannot be resolved (DNS)" in finding.message
+    assert "Correct the host" in finding.remedy
+    # Where calls go out through a proxy alone, this machine need not know the names of others.
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    found = await report(quiet_world, PUBLIC_URL=url, HTTPS_PROXY=nowhere)
+    assert found.all("public address") == []
+
+
+async def test_without_a_public_url_it_says_how_the_bot_gets_by(quiet_world: World) -> None:
+    finding = (await report(quiet_world, PUBLIC_URL="", SLACK_APP_TOKEN="xapp-1-a"))[
+        "public address"
+    ]
+    assert (finding.state, "the bot polls the service" in finding.message) == ("ok", True)
+    finding = (await report(quiet_world, PUBLIC_URL=""))["public address"]
+    assert finding.state == "warning"
+    assert "Set SLACK_APP_TOKEN to use Socket Mode" in finding.remedy
+
+
+# ── The command ───────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_command_reads_the_file_in_its_folder_and_says_who_else_can(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    environ = quiet_world.environment(str(free_port())) | {"SLACK_SIGNING_SECRET": "0" * 32}
+    environ["COMMAND_PREFX"] = "同意"
+    file = tmp_path / ".env"
+    file.write_text("".join(f"{name}='{value}'\n" for name, value in environ.items()))
+    file.chmod(0o644)
+    shown = await bot("doctor", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path)
+    assert shown.code == 0, shown.out
+    assert "warning  .env                   has secrets in it" in shown.out
+    assert "Run: chmod 600 .env" in shown.out
+    assert "Rename it to COMMAND_PREFIX" in shown.out
+    assert shown.out.splitlines()[-1].startswith("No errors, ")
+    assert shown.err == ""
+    assert files_in(tmp_path) == [file]
+
+
+async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_last(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    environ = quiet_world.environment(str(free_port())) | {
+        "SLACK_SIGNING_SECRET": "0" * 32,
+        "ADMIN_USERS": quiet_world.ben.user.id,
+        "COLUMNS": "80",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    shown = await bot("doctor", environ=environ, folder=tmp_path)
+    lines = shown.out.splitlines()
+    assert [line[:1] for line in lines[:-2]] == ["✓"] * (len(lines) - 2)
+    assert any(line.startswith("✓ people         admins: Ben") for line in lines)
+    assert lines[-1] == "No errors and no warnings."
+    assert len(lines) < 12
+    in_full = await bot("doctor", "--all", environ=environ, folder=tmp_path)
+    assert "ok       Slack" in in_full.out
+    environ |= {"APPROVERS": "U0TYPO000", "MAX_PER_DAYS": "3"}
+    shown = await bot("doctor", environ=environ, folder=tmp_path)
+    lines = shown.out.splitlines()
+    assert shown.code == 1
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 24
+    said = [line.split()[:2] for line in lines if line.startswith(("warning", "ERROR"))]
+    assert said[0] == ["warning", "MAX_PER_DAYS"]
+    assert said[-1] == ["ERROR", "APPROVERS"]
+    environ |= {"VIDEO_API_KEY": "", "PORT": "99999"}
+    lines = (await bot("doctor", environ=environ, folder=tmp_path)).out.splitlines()
+    assert lines[0].startswith("✗ settings       VIDEO_API_KEY is missing; PORT must be between")
+    assert lines[1].startswith("! all else       was not checked, ")
+
+
+async def test_the_command_prints_json_of_the_documented_shape(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    quiet_world.service.down = True
+    environ = quiet_world.environment("0")
+    shown = await bot("doctor", "--json", environ=environ, folder=tmp_path)
+    assert shown.code == 1
+    found = json.loads(shown.out)
+    assert all(list(each) == ["check", "state", "message", "remedy"] for each in found)
+    assert all(isinstance(text, str) for each in found for text in each.values())
+    assert {each["state"] for each in found} <= {"ok", "warning", "error"}
+    [service] = [each for each in found if each["check"] == "video service"]
+    assert (service["state"], service["message"]) == (
+        "error",
+        "does not work: it answered 503",
+    )

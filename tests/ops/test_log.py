@@ -1,17 +1,26 @@
 """The log: one line for each event, and no secret in any of them."""
 
+import gc
+import html
 import io
 import json
 import logging
 import re
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
+from urllib.parse import quote, unquote
 
 import pytest
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from bot import log
+from bot.masking import MASKED, Mask
 
 _TOKEN = "xoxb-made-up"
 _KEY = 'k"ey\\with+odd/ends'
@@ -142,3 +151,265 @@ def test_invalid_http_and_broken_connections_leave_no_traceback(
         server.error("Error handling request", exc_info=error)
     (line,) = lines()
     assert "our own" in line
+
+
+SECRET = "sk_live/Jx9+4=&q<7>"
+MASK = Mask([SECRET, "xoxb-1111-2222-aaaaBBBBccccDDDD"])
+
+_ESCAPES: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "percent": lambda text: quote(text, safe=""),
+    "percent, all": lambda text: "".join(f"%{ord(each):02x}" for each in text),
+    "HTML": html.escape,
+    "HTML, decimal": lambda text: "".join(f"&#{ord(each)};" for each in text),
+    "HTML, hex": lambda text: "".join(f"&#X{ord(each):X};" for each in text),
+    "HTML, named": lambda text: text.replace("+", "&plus;").replace("/", "&sol;"),
+    "JSON": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "JSON, all": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
+    "repr": lambda text: repr(text)[1:-1],
+    "capitals": str.upper,
+    "small letters": str.lower,
+}
+
+
+def _from_json(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
+
+
+_DECODERS: tuple[Callable[[str], str], ...] = (unquote, html.unescape, _from_json)
+
+
+def _shows(text: str, secret: str) -> bool:
+    """Return whether a reader who decodes in any order gets the secret from a text."""
+    views = {text}
+    for _ in range(3):
+        views |= {decode(view) for view, decode in product(views, _DECODERS)}
+    return any(secret.casefold() in view.casefold() for view in views)
+
+
+def test_a_text_with_a_secret_in_any_two_layers_of_escapes_is_withheld(
+    subtests: pytest.Subtests,
+) -> None:
+    for outer, escape_again in _ESCAPES.items():
+        for inner, escape in _ESCAPES.items():
+            with subtests.test(outer=outer, inner=inner):
+                written = escape_again(escape(SECRET))
+                is_plain = written.casefold() == SECRET.casefold()
+                expected = f"Invalid key “{MASKED}”. Try again." if is_plain else MASKED
+                assert MASK(f"Invalid key “{written}”. Try again.") == expected
+
+
+@given(
+    secret=st.text(st.sampled_from("aZ09_-./+=~:@!$*(),?#[]'<>|^`{}&%"), min_size=8, max_size=40),
+    layers=st.lists(st.sampled_from(sorted(_ESCAPES)), max_size=3),
+    before=st.text(st.sampled_from("key: é&\\'\"<(=/x\n"), max_size=5),
+    after=st.text(st.sampled_from(" .)'\"<é;/x\n"), max_size=5),
+    escaped=st.integers(min_value=0),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_masked_text_gives_a_secret_back(
+    secret: str, layers: list[str], before: str, after: str, escaped: int
+) -> None:
+    # With digits after it, such an end is an escape itself: which of them it swallows is open.
+    assume(not before.endswith(("\\x", "&")))
+    written = secret
+    for number, layer in enumerate(layers):
+        # Each layer escapes some of the text and leaves the rest.
+        at = escaped % (len(written) + 1) if number == 0 else 0
+        written = written[:at] + _ESCAPES[layer](written[at:])
+    text = before + written + after
+    masked = Mask([secret])(text)
+    if _shows(text, secret):
+        assert MASKED in masked
+    assert not _shows(masked, secret)
+
+
+def test_a_text_without_a_secret_stays_as_it_is(subtests: pytest.Subtests) -> None:
+    for text in [
+        "The video is ready",
+        "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2%2Bb1&x=%252F",
+        "50 % off & more \\ \\u00 &#43; &plus; &unknown; sk_live/ xoxb-1111",
+        "İstanbul ﬀ Straße",
+        "",
+    ]:
+        with subtests.test(text=text):
+            assert MASK(text) is text
+
+
+def test_a_text_that_may_hold_half_of_a_secret_is_withheld_whole(
+    subtests: pytest.Subtests,
+) -> None:
+    for text in (
+        f"The key is {SECRET[:14]}",
+        f"The key {SECRET[:14]}... is wrong",
+        f"{SECRET[:14]} is the beginning",
+        f"The key is {quote(SECRET[:12], safe='')}%2",
+        f"The key is {SECRET[:12]}&#4",
+        f"The key is {SECRET[:6]}\u200b{SECRET[6:14]}.",
+        f'"{SECRET[:-3].upper()}" is wrong',
+        f"{SECRET[:-4]}****",
+        f"No key {SECRET[3:]} here",
+        f"No key x{SECRET[4:-4]}x here",
+        f"{SECRET} and {SECRET[:-3]}",
+    ):
+        with subtests.test(text=text):
+            assert MASK(text) == MASKED
+    for text in ("Keys begin with sk_live/", f"Keys end with {SECRET[-8:]}, say"):
+        with subtests.test(text=text):
+            assert MASK(text) == text
+
+
+def test_the_length_of_what_is_withheld_is_logged_and_nothing_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = f"The key {SECRET[:-3]} is wrong"
+    assert MASK.json({"error": text, "id": "v-1"}) == {"error": MASKED, "id": "v-1"}
+    [record] = caplog.records
+    assert vars(record)["characters"] == len(text)
+    assert SECRET[:8] not in str(vars(record))
+
+
+def test_of_two_secrets_with_the_same_beginning_the_longer_one_is_masked_whole() -> None:
+    mask = Mask(["made-up-token", "made-up-token-longer"])
+    assert mask("made-up-token-longer, made-up-token") == "***, ***"
+
+
+def test_a_value_that_is_too_short_for_a_secret_masks_nothing() -> None:
+    assert Mask(["", "a", "key", "1234567"])("a key: 1234567") == "a key: 1234567"
+
+
+def test_a_text_with_invisible_characters_or_spaces_in_a_secret_is_withheld(
+    subtests: pytest.Subtests,
+) -> None:
+    for between in [
+        "\u200b",
+        "\u202a",
+        "\xad",
+        "\0",
+        "\ufeff",
+        "\ufffd",
+        "\ufe0f",
+        "\u034f",
+        "\r\n  ",
+        " ",
+    ]:
+        with subtests.test(between=between):
+            broken = f"{SECRET[:9]}{between}{SECRET[9:]}"
+            assert MASK(f"The key {broken} is wrong") == MASKED
+            assert MASK(f"The key {between.join(SECRET)}.") == MASKED
+            assert MASK(f"The key {between.join(quote(SECRET, safe=''))}.") == MASKED
+            word = "nothing-to-escape"
+            assert Mask([word])(f"The key {between.join(word)}.") == MASKED
+
+
+def test_the_token_of_a_callback_address_is_masked_and_other_addresses_are_not() -> None:
+    token = "aB3-" * 10 + "_x9"
+    assert MASK(f"https://bot.example.com/callbacks/{token}?x=1") == (
+        "https://bot.example.com/callbacks/***?x=1"
+    )
+    assert (
+        MASK(f"u=https%3A%2F%2Fb%2Fcallbacks%2F{token}.") == "u=https%3A%2F%2Fb%2Fcallbacks%2F***."
+    )
+    for other in (f"/callbacks/{token}0", f"/videos/{token}", "/callbacks/sea.mp4"):
+        assert MASK(f"https://cdn.example.com{other}") == f"https://cdn.example.com{other}"
+
+
+def test_each_text_and_each_name_in_an_answer_is_masked() -> None:
+    answer = {"id": 7, "x": [SECRET, {"y": f"a {SECRET}"}], "ok": True, "none": None, SECRET: 1.5}
+    assert MASK.json(answer) == {
+        "id": 7,
+        "x": ["***", {"y": "a ***"}],
+        "ok": True,
+        "none": None,
+        "***": 1.5,
+    }
+
+
+# Secrets and parts of them, what escapes begin with and what they end with.
+_PIECES = (
+    *(SECRET, SECRET[:10], SECRET[4:], SECRET[-9:], quote(SECRET, safe=""), SECRET.upper()),
+    *("callbacks/" + "aB3-" * 10 + "_x9", "callbacks%2F", "sk_live", "a script", "https://x/y?z=1"),
+    *("%", "%2", "%25", "5", "41", "&", "&am", "p;", "&#4", "3;", "\\", "\\u00", "41", "\\x", "|"),
+    *("\u200b", "\ufe0f", " ", "ß", "İ", '"', ""),
+)
+_TEXT = st.lists(st.sampled_from(_PIECES), max_size=6).map("".join)
+
+
+@given(
+    texts=st.lists(_TEXT, max_size=8),
+    layers=st.lists(st.sampled_from(sorted(_ESCAPES)), max_size=8),
+)
+@settings(max_examples=1000, deadline=None)
+def test_what_is_masked_in_an_answer_is_what_is_masked_in_each_of_its_texts(
+    texts: list[str], layers: list[str]
+) -> None:
+    texts = [
+        _ESCAPES[layer](text) for text, layer in zip(texts, [*layers, *["plain"] * 8], strict=False)
+    ]
+    answer = json.loads(json.dumps([texts, {"error": texts[:1]}, *({text: 1} for text in texts)]))
+    each = [MASK(text) for text in texts]
+    assert MASK.json(answer) == [each, {"error": each[:1]}, *({text: 1} for text in each)]
+
+
+def test_what_one_text_ends_with_is_no_escape_of_what_the_next_begins_with() -> None:
+    mask = Mask(["5b41f00dcafe0815"])
+    for end in ("50 %", "\\x", "\\u00"):
+        assert mask.json([end, "5b41f00%64"]) == [end, MASKED]
+
+
+def _hostile(size: int) -> dict[str, object]:
+    """Return what takes long to mask, of about ``size`` characters each."""
+    texts = {
+        "escapes": "%25",
+        "escapes of escapes": "%2525252541",
+        "escapes of JSON": "\\u0041",
+        "invisible characters": "a\u200b",
+        "spaces": "a ",
+        "halves of a secret": SECRET[:10],
+        "escaped halves": quote(SECRET[:10], safe=""),
+        "secrets": SECRET,
+    }
+    hostile: dict[str, object] = {}
+    for name, text in texts.items():
+        hostile[name] = text * (size // len(text))
+        hostile[f"many {name}"] = [text] * (size // len(text))
+    return hostile
+
+
+def _work(value: object) -> int:
+    """Return how many functions are called to mask a value."""
+    calls = Counter[str]()
+    gc.disable()  # what it finalizes would be counted
+    sys.setprofile(lambda _frame, event, _function: calls.update([event]))
+    try:
+        MASK.json(value)
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return calls.total()
+
+
+def test_the_work_for_an_answer_that_is_made_to_cost_much_grows_with_its_length_alone(
+    subtests: pytest.Subtests,
+) -> None:
+    short, long = _hostile(8_000), _hostile(32_000)
+    for name, value in short.items():
+        with subtests.test(name):
+            assert _work(long[name]) < 6 * _work(value) + 1000
+
+
+def test_a_text_that_is_longer_than_any_that_is_of_use_is_cut_and_masked(
+    subtests: pytest.Subtests,
+) -> None:
+    short, long = _hostile(32_768), _hostile(1_000_000)
+    for name, text in long.items():
+        if isinstance(text, str):
+            with subtests.test(name):
+                assert _work(text) < 1.1 * _work(short[name]) + 1000
+                masked = MASK.json(text)
+                assert len(masked) <= 32_768
+                assert SECRET[:10] not in masked
+    assert MASK.json("why & " * 80_000).startswith("why & why")

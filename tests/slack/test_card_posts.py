@@ -14,7 +14,7 @@ from sandbox.faults import CannedResponse, Drip, Fault, Hang, Reset
 from sandbox.slack_objects import Message
 from tests.journeys.test_approval import decline, requests, settings
 from tests.modes import in_both_modes, on_both_engines
-from tests.slack.test_slack_limits import limited
+from tests.slack.test_slack_client import limited
 from tests.world import REPLICA, World
 
 TYPED = {"replica_id": REPLICA, "script": "Hello, world."}

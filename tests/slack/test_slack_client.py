@@ -1,21 +1,29 @@
 """Calls to the outside: the one rule for proxies, and the limit on Slack's answers."""
 
+import re
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.errors import Uncertain
 from bot.ops.doctor import examine
 from bot.settings import Settings, SettingsError
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
+from bot.slack.views.blocks import MAX_TEXT, cut, shortened, size
 from bot.timings import Timings
 from sandbox.delivery import deliver
+from sandbox.faults import CannedResponse
 from sandbox.http import Server
 from tests.invalid_input import command
+from tests.journeys.test_approval import requests, settings
+from tests.modes import on_sqlite_alone
+from tests.processes_of_commands import started
 from tests.proxy import Proxy
 from tests.world import World
 
@@ -120,3 +128,238 @@ async def test_an_answer_of_slacks_is_read_up_to_a_limit_however_it_is_compresse
         tracemalloc.stop()
         await server.stop()
     assert peak < 50 * MIB, "200 MiB were decompressed"
+
+
+def lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
+    """Return the warnings and errors with one of these words."""
+    ours = [each for each in caplog.records if each.name.startswith("bot.")]
+    events = [each.message for each in ours if each.levelname != "DEBUG"]
+    return [each for each in events if any(word in each for word in words)]
+
+
+async def test_a_refused_token_is_one_line_with_what_to_do_and_one_when_it_is_accepted(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="bot")
+    world = quiet_world
+    world.slack.auth_error = "invalid_auth"
+    async with world.running_bot():
+        await world.advance(minutes=5)
+        [line] = lines(caplog, "SLACK_BOT_TOKEN", "workspace")
+        assert line.startswith("Slack refuses SLACK_BOT_TOKEN: install the app again, copy its ")
+        assert len(world.calls("auth.test")) >= 5, "the bot goes on trying"
+
+        world.slack.auth_error = None
+        await world.advance(minutes=5)
+        assert lines(caplog, "SLACK_BOT_TOKEN")[1:] == ["Slack accepts SLACK_BOT_TOKEN again"]
+        tries = len(world.calls("auth.test"))
+        await world.advance(minutes=30)
+        assert len(world.calls("auth.test")) == tries, "now it is known"
+
+
+async def test_a_refused_key_is_found_at_the_start_and_forms_say_so_before_they_are_sent(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="bot")
+    world = quiet_world
+    key, world.service.api_key = world.service.api_key, "another"
+    async with world.running_bot(VIDEO_API_KEY=key):
+        await world.settle()
+        [line] = [each for each in caplog.records if "refuses new work" in each.message]
+        assert vars(line)["code"] == "401"
+        assert vars(line)["remedy"] == "is VIDEO_API_KEY right?"
+
+        world.service.api_key = key
+        await world.advance(minutes=2)
+        assert lines(caplog, "new work") == [
+            "the video service refuses new work",
+            "the video service accepts new work again",
+        ]
+        await world.request_video(world.ana)
+    assert world.created_count() == 1
+
+
+@on_sqlite_alone
+async def test_what_only_other_commands_and_settings_need_is_not_imported(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    environ = world.environment("0") | {"PYTHONPROFILEIMPORTTIME": "1"}
+    async with started("serve", environ=environ, folder=world.database.parent) as command:
+        said = await command.until("listening")
+    imported = set(re.findall(r"\| +([\w.]+)$", said, re.MULTILINE))
+    assert "bot.app" in imported
+    assert not imported & {
+        *(
+            "bot.ops.doctor",
+            "bot.ops.init",
+            "bot.ops.export",
+            "bot.ops.manifest",
+            "bot.slack.socket_mode",
+        ),
+        *(
+            "bot.store.postgres.engine",
+            "bot.store.move",
+            "bot.store.backup",
+        ),
+        *("dotenv", "psycopg", "slack_bolt.adapter.socket_mode", "yaml"),
+    }
+
+
+#: What a text consists of: people's words are escaped, and only links and mentions have "<".
+PIECES = ("a", " ", "|", ";", "é", "你", "😀", "&amp;", "&lt;", "<@U012>", "<https://e.org/a|b>")
+
+
+@given(st.text(), st.integers(0, 30))
+def test_a_cut_text_has_no_more_utf16_units_than_its_limit(text: str, limit: int) -> None:
+    short = cut(text, limit)
+    assert len(short) <= len(short.encode("utf-16-le")) // 2 <= limit
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join), st.integers(10, 60))
+def test_a_shortened_text_fits_and_has_no_half_of_a_link(text: str, limit: int) -> None:
+    short = shortened(text, limit)
+    assert size(short) <= limit
+    assert short == text or not re.search(r"<[^>]*\Z|&[a-z]*\Z", short.removesuffix("…"))
+    assert text.startswith(short.removesuffix("…"))
+
+
+def test_a_shortened_text_keeps_its_mention_or_loses_it_as_a_whole() -> None:
+    assert shortened("<@U1> hello &amp; goodbye", 18) == "<@U1> hello…"
+    assert shortened("a mention of <@U0123456789> here", 25) == "a mention of…"
+
+
+async def test_every_message_of_a_script_of_any_letters_is_shown_in_full_form(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for letter in ["😀", "你", "é", "&", "a"]:
+        with subtests.test(letter=letter):
+            words = "a" + letter * 1499
+            card = await world.request_video(
+                world.ana, {"script": words, "video_name": letter * 50}
+            )
+            await world.advance(minutes=5)
+
+            [reply] = world.replies(card)
+            assert world.now(card).blocks
+            assert reply.blocks
+            assert all(call.error is None for call in world.slack.calls)
+            assert size(reply.text) <= MAX_TEXT
+
+
+async def test_a_request_for_approval_of_a_script_of_any_letters_is_shown_in_full_form(
+    quiet_world: World, subtests: pytest.Subtests
+) -> None:
+    world = quiet_world
+    world.slack.add_channel("approvals")
+    async with world.running_bot(**settings(world)):
+        for letter in ["😀", "你", "é", "&", "a"]:
+            with subtests.test(letter=letter):
+                await world.request_video(world.ana, {"script": "a" + letter * 1499})
+
+                shown = requests(world)[-1]
+                assert shown.blocks
+                assert all(call.error is None for call in world.slack.calls)
+                assert size(shown.text) <= MAX_TEXT
+
+
+@pytest.mark.parametrize("limit", [1000, 120])
+async def test_a_card_is_shortened_until_slack_takes_it(world: World, limit: int) -> None:
+    card = await world.request_video(world.ana, {"video_name": "A very long name " * 5})
+    world.slack.text_limit = limit
+    [video_id] = world.service.videos
+    world.service.fail(video_id, "It failed for this reason: " + "é" * 700)
+    await world.advance(minutes=5)
+
+    shown = world.now(card)
+    assert "Failed" in shown.text
+    assert size(shown.text) <= limit
+    [reply] = world.replies(card)
+    assert size(reply.text) <= limit
+    assert f"<@{world.ana.user.id}>" in reply.text
+
+
+async def test_a_card_that_was_shortened_is_shown_in_full_again_once_it_may_be(
+    world: World,
+) -> None:
+    world.slack.text_limit = 100
+    card = await world.request_video(world.ana, {"video_name": "A very long name " * 5})
+    assert card.text.endswith("…")
+    world.slack.text_limit = 4000
+    await world.advance(minutes=5)
+
+    assert "Watch" in world.now(card).text
+
+
+def limited(seconds: object) -> CannedResponse:
+    headers = {"Retry-After": str(seconds)}
+    return CannedResponse(429, {"ok": False, "error": "ratelimited"}, headers)
+
+
+async def test_after_an_outage_of_slack_a_card_does_not_wait_out_its_own_back_off(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        card = await world.request_video(world.ana)
+        port = int(world.slack.url.rpartition(":")[2])
+        await world.slack.stop()
+        await world.advance(minutes=20)
+        await world.slack.start(port)
+        assert "Ready" not in world.now(card).text
+
+        await world.open_form(world.ben)
+        await world.advance(seconds=1)
+
+        assert "Ready" in world.now(card).text
+        assert len(world.replies(card)) == 1
+
+
+async def test_a_message_that_slack_may_still_do_is_not_hastened(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        card = await world.request_video(world.ana)
+        world.slack.faults.always("chat.postMessage", CannedResponse(503, done=True))
+        await world.advance(minutes=4, seconds=30)
+        world.slack.faults.clear()
+        await world.advance(minutes=5)
+        assert len(world.replies(card)) == 1
+
+
+@pytest.mark.parametrize("asked", [0, 10**30, "soon"])
+async def test_any_wait_that_slack_asks_for_is_kept_within_bounds(
+    world: World, asked: object
+) -> None:
+    world.slack.faults.always("chat.postMessage", limited(asked))
+    world.slack.faults.always("chat.update", limited(asked))
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": "r-anna-42", "script": "Hello."})
+    await world.advance(minutes=10)
+    assert len(world.slack.calls) < 600
+    world.slack.faults.clear()
+
+    await world.advance(hours=1, minutes=10)
+
+    [card] = world.slack.messages("studio")
+    assert "Ready" in card.text
+    assert len(world.replies(card)) == 1
+
+
+async def test_a_limited_question_about_a_person_is_not_asked_again_before_its_time(
+    world: World,
+) -> None:
+    world.slack.faults.next("users.info", limited(60))
+    first = await world.open_form(world.ana)
+    await world.settle()
+    await first.submit({"replica_id": "r-anna-42", "script": "Hello."})
+    assert "couldn't check" in str(first.errors)
+    asked = len(world.calls("users.info"))
+    assert asked == 1
+
+    await world.open_form(world.ben)
+    await world.settle()
+    assert len(world.calls("users.info")) == asked, "the limit is the workspace's"
+
+    await world.advance(seconds=61)
+    await first.submit({"replica_id": "r-anna-42", "script": "Hello."})
+    assert not first.is_open, first.errors

@@ -19,7 +19,7 @@ from bot.store.database import Query
 from bot.store.postgres.engine import PostgresDatabase
 from sandbox.delivery import deliver
 from tests.databases import Address
-from tests.engine.test_copies_rush import forms
+from tests.engine.test_copies import forms
 from tests.modes import on_both_engines
 from tests.store.test_postgres_failures import add, outages
 from tests.world import REPLICA, World

@@ -1,8 +1,11 @@
 """The PostgreSQL engine when connections, or the server, fail: nothing is stored twice or lost."""
 
 import asyncio
+import inspect
 import logging
+import re
 import signal
+import ssl
 import tempfile
 import threading
 import time
@@ -14,13 +17,15 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.database import Query, Topic, Transaction, run_until_stored
 from bot.store.postgres.engine import NotificationListener, PostgresDatabase, migrate
+from bot.store.postgres.errors import MEANINGS, Meaning, meaning_of
 from bot.timings import Timings
 from tests.postgres_proxy import Fault, PostgresProxy
-from tests.postgres_server import Server
+from tests.postgres_server import QUICK, Server
 from tests.world import MEMORY
 
 _T = TypeVar("_T")
@@ -411,3 +416,117 @@ async def test_a_start_in_the_middle_of_which_the_server_is_lost_is_tried_again(
         proxy.fail_next("FROM migrations", Fault.CUT_BEFORE)
         async with PostgresDatabase.open(proxy.url) as database:
             await database.check()
+
+
+SECRET = "the launch is on Friday"
+PASSWORD = "pa%3Asq%40zebra"
+
+_CHANNEL = Query("INSERT INTO channel_defaults (channel, replica_id) VALUES (:text, :text)")
+_TWICE = Query("INSERT INTO answered_messages VALUES (:text, 'ts', 0), (:text, 'ts', 0)")
+_NOT_NULL = Query("INSERT INTO jobs (id, reason) VALUES (:text, :text)")
+_NO_NUMBER = Query("SELECT CAST(CAST(:text AS TEXT) AS BIGINT)")
+_RAISED = Query("DO $$ BEGIN RAISE EXCEPTION 'the launch is on Friday'; END $$")
+
+
+def test_every_error_of_psycopg_has_a_meaning() -> None:
+    found = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
+    kinds = [each for each in found if issubclass(each, psycopg.Error)]
+    assert len(kinds) > 200
+    for kind in kinds:
+        if kind.sqlstate is not None:
+            assert kind.sqlstate[:2] in MEANINGS, f"{kind.__name__} ({kind.sqlstate}) has none"
+        assert isinstance(meaning_of(kind()), Meaning)
+    known = {each.sqlstate for each in kinds} | {(each.sqlstate or "")[:2] for each in kinds}
+    assert known >= MEANINGS.keys(), "these do not exist"
+
+
+def test_nothing_that_may_have_been_stored_is_repeated_as_a_conflict() -> None:
+    conflicts = {state for state, each in MEANINGS.items() if each is Meaning.CONFLICT}
+    assert conflicts == {"0A000", "40", "55P03", "72"}
+    assert MEANINGS["40003"] is Meaning.LOST
+
+
+async def test_no_error_of_a_statement_shows_what_is_stored(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with PostgresDatabase.open(postgres_url) as database:
+        for query in (_CHANNEL, _TWICE, _NOT_NULL, _NO_NUMBER, _RAISED):
+
+            def work(tx: Transaction, query: Query = query) -> None:
+                tx.all(query, **({} if query is _RAISED else {"text": SECRET}))
+
+            with pytest.raises(DatabaseError) as raised:
+                await database.run(work)
+            logging.error("a step failed", exc_info=raised.value)  # noqa: LOG015 - with all causes
+    assert len(caplog.records) >= 5
+    assert SECRET not in caplog.text
+    assert "violates not-null constraint" in caplog.text
+
+
+def test_no_error_of_a_connection_shows_a_part_of_its_url(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for url, words in [
+        (f"postgresql://bot:{PASSWORD}@127.0.0.1:1/bot", "start it"),
+        (f"postgresql://bot:{PASSWORD}@nowhere.invalid/bot", "name cannot be resolved"),
+        (f"postgresql://bot@127.0.0.1:1/bot?password={PASSWORD}", "start it"),
+        (f"postgresql://bot:{PASSWORD}%zz@127.0.0.1:1/bot", "not a URL of PostgreSQL's"),
+        (f"postgresql://bot:x@{PASSWORD}@127.0.0.1:1/bot", "name cannot be resolved"),
+        (f"postgresql://bot:{PASSWORD}@127.0.0.1:1/bot?sslmode={PASSWORD}", "sslmode"),
+        (f"postgresql://bot@127.0.0.1:1/bot?pasword={PASSWORD}", "not a URL of PostgreSQL's"),
+    ]:
+        with subtests.test(url=url, words=words):
+            caplog.set_level(logging.DEBUG)
+            with pytest.raises(DatabaseError, match=words) as raised:
+                migrate(url)
+            logging.error("the start failed", exc_info=raised.value)  # noqa: LOG015 - as a start
+            assert not re.search("zebra|pa:sq|pa%3A", caplog.text)
+            waits = "resolved" in words or "start" in words
+            assert isinstance(raised.value, DatabaseUnavailable) is waits
+
+
+# For 127.0.0.1, signed by itself, with its key.
+_CERTIFICATE: Final = Path(__file__).parent.parent / "data" / "tls" / "loopback.pem"
+
+
+async def test_a_connection_is_encrypted_and_verified_as_its_url_says(postgres_url: str) -> None:
+    async with PostgresProxy(postgres_url).running() as proxy:
+        with pytest.raises(DatabaseError, match="offers no encryption: switch it on there"):
+            async with PostgresDatabase.open(f"{proxy.url}?sslmode=require"):
+                pass  # the server offers none
+        proxy.encryption = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        proxy.encryption.load_cert_chain(_CERTIFICATE)
+        verified = f"{proxy.url}?sslmode=verify-full&sslrootcert={_CERTIFICATE}"
+        async with PostgresDatabase.open(verified) as database:
+            assert await database.run(add) == 1
+        other = _CERTIFICATE.with_name("missing.pem")
+        with pytest.raises(DatabaseError, match="cannot be verified: set sslrootcert") as raised:
+            async with PostgresDatabase.open(
+                f"{proxy.url}?sslmode=verify-full&sslrootcert={other}"
+            ):
+                pass
+        assert not isinstance(raised.value, DatabaseUnavailable), "no waiting helps"
+
+
+_SHOW = Query("SHOW synchronous_commit")
+
+
+def shown(tx: Transaction) -> str:
+    row = tx.one(_SHOW)
+    assert row is not None
+    return str(row["synchronous_commit"])
+
+
+async def test_what_must_not_be_lost_waits_for_the_servers_disk_and_what_may_be_does_not(
+    postgres_url: str,
+) -> None:
+    assert QUICK["synchronous_commit"] == "off", "the server alone would wait for nothing"
+    async with PostgresDatabase.open(postgres_url) as database:
+        assert await database.run(shown) == "on"
+        assert await database.run(shown, durable=False) == "off"
+        # Those that are committed together wait for the one that must not be lost.
+        works = [database.run(shown, durable=number == 40) for number in range(41)]
+        *others, durable = await asyncio.gather(*works)
+        assert durable == "on"
+        assert "off" in others

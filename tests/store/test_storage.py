@@ -28,8 +28,7 @@ from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqli
 from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import FileLock, SQLiteDatabase, beside, check_file, migrate
-from sandbox.driver import Person
-from sandbox.modal import Modal
+from sandbox.driver import Modal, Person
 from tests.bot_process import BotProcess
 from tests.databases import STEPS
 from tests.modes import on_sqlite_alone

@@ -2,14 +2,23 @@
 
 import contextlib
 import logging
+import os
 import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
 from bot.ops import doctor
+from bot.ops.finding import Finding
+from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, DatabaseUncertain, Store
+from bot.timings import Timings
 from sandbox.slack_objects import Message
 from tests.journeys.test_limits import refused
 from tests.modes import on_sqlite_alone
+from tests.store.test_store import NOW, submit
 from tests.world import World, number_of
 
 pytestmark = on_sqlite_alone
@@ -216,3 +225,187 @@ async def test_the_doctor_lists_rows_that_cannot_be_read(quiet_world: World) -> 
     assert f"row {number_of(card)} of jobs, row 1 of deliveries" in found.message
     assert "start the bot again" in found.remedy
     assert SECRET not in found.message
+
+
+async def fill(store: Store, jobs: int = 50) -> None:
+    for number in range(jobs):
+        await submit(store, f"V{number}", "A long script. " * 50)
+
+
+@pytest.mark.parametrize("left", [0, 0.5])
+async def test_nothing_is_accepted_into_a_file_that_was_truncated(
+    left: float, tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    async with Store.open(path, Timings()) as store:
+        await fill(store)
+    async with Store.open(path, Timings()) as store:
+        await submit(store, "before")
+        os.truncate(path, int(path.stat().st_size * left))
+        with pytest.raises(DatabaseCorrupt, match="is shorter than it was: a part of it is missi"):
+            await submit(store, "after")
+        with pytest.raises(DatabaseCorrupt):
+            await store.database.check()
+        with pytest.raises(DatabaseCorrupt):
+            await store.database.watch()
+
+
+@pytest.mark.parametrize("left", [0, 0.5])
+async def test_nothing_is_accepted_into_a_log_that_was_truncated(
+    left: float, tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    wal = tmp_path / "bot.db-wal"
+    async with Store.open(path, Timings()) as store:
+        await fill(store)
+        os.truncate(wal, int(wal.stat().st_size * left))
+        with pytest.raises(DatabaseCorrupt, match=r"bot\.db-wal is shorter than it was"):
+            await submit(store, "after")
+
+
+async def finding(world: World) -> Finding:
+    environ = world.environment("0")
+    return {each.name: each async for each in doctor.examine(environ)}["database"]
+
+
+async def test_the_doctor_says_that_a_database_is_gone_whose_log_is_left(
+    quiet_world: World,
+) -> None:
+    async with Store.open(quiet_world.database, Timings()) as store:
+        await fill(store, 3)
+        wal = quiet_world.database.with_name("bot.db-wal").read_bytes()
+    quiet_world.database.unlink()
+    quiet_world.database.with_name("bot.db-wal").write_bytes(wal)
+    found = await finding(quiet_world)
+    assert not found.ok
+    assert "is missing or empty, but there is" in found.message
+    quiet_world.database.with_name("bot.db-wal").unlink()
+
+
+async def test_the_doctor_and_the_start_say_that_a_folder_is_in_the_databases_place(
+    quiet_world: World,
+) -> None:
+    quiet_world.database.mkdir()
+    found = await finding(quiet_world)
+    assert not found.ok
+    assert "is a folder" in found.message
+    assert "Set DATABASE_URL to a file" in found.remedy
+    with pytest.raises(DatabaseError, match="is a folder"):
+        async with Store.open(quiet_world.database, Timings()):
+            pass
+    quiet_world.database.rmdir()
+
+
+class UnsyncedDisk:
+    """A disk that fails commits which wait for it, with SQLite's code for the reason."""
+
+    code: int | None = None
+
+    def fails(self, code: int = sqlite3.SQLITE_IOERR_FSYNC) -> None:
+        self.code = code
+
+    def recovers(self) -> None:
+        self.code = None
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> UnsyncedDisk:
+    disk = UnsyncedDisk()
+
+    class Unsynced(sqlite3.Connection):
+        changes, syncs = 0, True
+
+        def executescript(self, sql: str) -> sqlite3.Cursor:
+            if "synchronous" in sql:
+                self.syncs = "FULL" in sql
+            return super().executescript(sql)
+
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:  # noqa: ANN401 - as it is there
+            if sql == "COMMIT" and disk.code and self.syncs and self.total_changes > self.changes:
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = disk.code
+                raise error
+            if sql in {"BEGIN IMMEDIATE", "ROLLBACK"}:
+                self.changes = self.total_changes
+            return super().execute(sql, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Unsynced))
+    return disk
+
+
+async def status(world: World) -> int:
+    url = f"http://127.0.0.1:{world.bot.port}/readyz"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status
+
+
+def said(caplog: pytest.LogCaptureFixture, event: str) -> int:
+    return sum(record.message == event for record in caplog.records)
+
+
+async def test_a_bot_is_not_ready_while_its_disk_confirms_nothing(
+    quiet_world: World, disk: UnsyncedDisk
+) -> None:
+    async with quiet_world.running_bot():
+        # What is written at the start would share the transaction.
+        await quiet_world.settle()
+        assert await status(quiet_world) == 200
+        disk.fails()
+        assert await status(quiet_world) == 503, "before anybody has sent a form"
+        disk.recovers()
+        assert await status(quiet_world) == 200
+
+
+async def test_a_claim_that_a_power_cut_may_undo_does_not_end_the_trouble(
+    tmp_path: Path, disk: UnsyncedDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with Store.open(tmp_path / "bot.db", Timings()) as store:
+        await submit(store, "V1")
+        disk.fails()
+        for number in range(3):
+            with pytest.raises(DatabaseUnavailable):
+                await submit(store, "V2")
+            now = NOW + number * Timings().lease
+            assert len(await store.jobs.claim(now, 10)) == 1
+            with pytest.raises(DatabaseUnavailable):
+                await store.database.check()
+        assert said(caplog, "the database does not work") == 1
+        assert said(caplog, "the database works again") == 0
+        disk.recovers()
+        await store.database.check()
+        assert said(caplog, "the database works again") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "is_uncertain"),
+    [
+        (sqlite3.SQLITE_IOERR_FSYNC, True),
+        (sqlite3.SQLITE_FULL, False),
+        (sqlite3.SQLITE_IOERR_WRITE, False),
+    ],
+)
+async def test_a_commit_that_was_written_and_not_confirmed_is_uncertain(
+    code: int, *, is_uncertain: bool, tmp_path: Path, disk: UnsyncedDisk
+) -> None:
+    async with Store.open(tmp_path / "bot.db", Timings()) as store:
+        disk.fails(code)
+        with pytest.raises(DatabaseUnavailable) as raised:
+            await submit(store)
+        assert isinstance(raised.value, DatabaseUncertain) is is_uncertain
+        disk.recovers()
+
+
+async def test_a_commit_into_a_file_that_is_gone_is_uncertain(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    async with Store.open(path, Timings()) as store:
+
+        def move_and_write(tx: Any) -> None:  # noqa: ANN401 - the engine's transaction
+            tx._db.execute("UPDATE migrations SET name = name")
+            path.rename(tmp_path / "elsewhere.db")
+
+        with pytest.raises(DatabaseUncertain):
+            await store.database.run(move_and_write)
+        with pytest.raises(DatabaseUnavailable) as raised:
+            await submit(store)
+        assert not isinstance(raised.value, DatabaseUncertain)

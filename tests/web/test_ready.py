@@ -1,16 +1,19 @@
 """What /readyz says: whether the bot can do its work now, and what to do if not."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import aiohttp
+import pytest
 
+from bot.timings import Timings
 from sandbox import events
 from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port
 from tests.modes import on_sqlite_alone
-from tests.web.test_metrics import scrape
+from tests.web.test_metrics import Scrape, scrape
 from tests.world import World
 
 
@@ -219,3 +222,67 @@ async def test_a_closed_socket_is_not_ready_after_a_minute(quiet_world: World) -
         async with asyncio.timeout(30):
             while (await ready(world))[0] != 200:
                 pass
+
+
+@pytest.fixture
+async def patient_world(quiet_world: World) -> AsyncIterator[World]:
+    """A world whose bot answers from its last look for as long as it does outside of tests."""
+    quiet_world.pauses = {**quiet_world.pauses, "report_max_age": Timings().report_max_age}
+    async with quiet_world.running_bot():
+        await quiet_world.settle()
+        yield quiet_world
+
+
+async def flood(patient_world: World, path: str) -> set[bytes]:
+    """Ask 200 times, as fast as it goes; return the different answers."""
+    url = f"http://127.0.0.1:{patient_world.bot.port}{path}"
+    async with aiohttp.ClientSession() as session:
+
+        async def ask() -> bytes:
+            async with session.get(url, headers=patient_world.operator) as answer:
+                return await answer.read()
+
+        said: set[bytes] = set()
+        for _ in range(4):
+            said |= set(await asyncio.gather(*(ask() for _ in range(50))))
+        return said
+
+
+async def durable_commits(patient_world: World) -> float:
+    """Return how many transactions waited for the disk until now."""
+    await patient_world.advance(seconds=1)
+    said: Scrape = await scrape(patient_world)
+    return said.value("replica_bot_commit_seconds_count", durable="yes")
+
+
+async def test_many_who_ask_within_a_second_share_one_look_and_one_write(
+    patient_world: World,
+) -> None:
+    before = await durable_commits(patient_world)
+    await patient_world.advance(seconds=1)
+    calls = len(patient_world.slack.calls), len(patient_world.service.requests)
+    assert len(await flood(patient_world, "/readyz")) == 1
+    assert len(await flood(patient_world, "/metrics")) == 1
+    assert (len(patient_world.slack.calls), len(patient_world.service.requests)) == calls
+    # One for the flood and one for this look.
+    assert await durable_commits(patient_world) - before <= 2
+
+
+@on_sqlite_alone
+async def test_a_report_is_new_after_a_second_and_when_the_clock_was_set_back(
+    patient_world: World,
+) -> None:
+    [before] = await flood(patient_world, "/readyz")
+    patient_world.database.unlink()
+    assert await flood(patient_world, "/readyz") == {before}
+    patient_world.clock.set(patient_world.clock.now() - timedelta(hours=1))
+    [after] = await flood(patient_world, "/readyz")
+    assert b"nothing can be stored" in after
+
+
+async def test_a_bot_that_is_asked_to_end_says_so_at_once(patient_world: World) -> None:
+    [before] = await flood(patient_world, "/readyz")
+    assert b'"ready": true' in before
+    await patient_world.bot.drain(timedelta(0))
+    [after] = await flood(patient_world, "/readyz")
+    assert b"the bot is stopping" in after
