@@ -7,21 +7,31 @@ lock rows with ``FOR UPDATE``, which ``Query`` leaves out for SQLite.
 import asyncio
 import logging
 import re
+import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 
 from bot.errors import OperatorError
+from bot.metrics import Metrics
 
 _ROW_LOCK: Final = re.compile(r"\bFOR UPDATE\b(?: OF \w+(?:, \w+)*)?(?: SKIP LOCKED)?")
 _LIST: Final = re.compile(r"\bEACH :(\w+)")
 _IN_LIST: Final = re.compile(r"\b(NOT )?IN \(EACH :(\w+)\)")
 _LOG: Final = logging.getLogger(__name__)
 _BEGIN_AGAIN_S: Final = 0.1
+# Serial works that are committed together at most: in smaller groups they would wait for each other
+# too.
+_MAX_SERIAL_GROUP: Final = 64
+_ENDED: Final = (
+    "the database is not used any more: a part of the bot that uses it has ended unexpectedly. "
+    "Restart the bot."
+)
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 
 
@@ -211,11 +221,11 @@ class Call:
     durable: bool
     serial: bool
     answer: asyncio.Future[Any]
+    since: float = field(default_factory=time.monotonic)
+    """When it began to wait."""
     alone: bool = False
     """Whether it runs in a transaction of its own."""
     tries: int = 0
-    since: float = 0.0
-    """When it began to wait, by an engine that limits for how long, in seconds of its clock."""
 
     def succeed(self, result: object) -> None:
         """Answer the caller, who may have been cancelled."""
@@ -228,8 +238,80 @@ class Call:
             self.answer.set_exception(error)
 
 
+class Queue:
+    """Works in their order. Of serial works, one group is under way at a time: it goes first."""
+
+    def __init__(self, max_group: int) -> None:
+        self._max_group = max_group
+        self._calls: deque[Call] = deque()
+        self._serial: deque[Call] = deque()
+        self._serial_is_under_way = False
+
+    def __bool__(self) -> bool:
+        """Whether a group can be taken."""
+        return bool(self._calls or (self._serial and not self._serial_is_under_way))
+
+    def add(self, call: Call) -> None:
+        """Add a work after all others."""
+        (self._serial if call.serial else self._calls).append(call)
+
+    def repeat(self, calls: Sequence[Call]) -> None:
+        """Add works before all others: they came earlier."""
+        for call in reversed(calls):
+            (self._serial if call.serial else self._calls).appendleft(call)
+
+    def take_group(self) -> list[Call]:
+        """Return works that may be committed together; none if none wait.
+
+        ``end_group`` is to be called with them, once it is known what became of them.
+        """
+        is_serial = bool(self._serial) and not self._serial_is_under_way
+        calls, most = self._calls, self._max_group
+        if is_serial:
+            calls, most = self._serial, _MAX_SERIAL_GROUP
+        group: list[Call] = []
+        while calls and len(group) < most and not (group and (group[0].alone or calls[0].alone)):
+            group.append(calls.popleft())
+        self._serial_is_under_way |= is_serial
+        return group
+
+    def take_alone(self) -> list[Call]:
+        """Return the works that come next and are each to run in a transaction of their own."""
+        alone: list[Call] = []
+        while self._calls and self._calls[0].alone:
+            alone.append(self._calls.popleft())
+        return alone
+
+    def end_group(self, group: Sequence[Call]) -> None:
+        """Let the next serial works be taken, if these are such."""
+        if group[0].serial:
+            self._serial_is_under_way = False
+
+    def fail_all(self, error: DatabaseError) -> None:
+        """Answer all callers that wait with an error."""
+        for calls in (self._calls, self._serial):
+            while calls:
+                calls.popleft().fail(type(error)(str(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction that is committed."""
+
+    results: Sequence[Any]
+    """Of its works, in their order."""
+    notified: set[tuple[Topic, str]]
+    durable: bool
+    seconds: float | None
+    """How long the commit of a change took; None if nothing was changed."""
+
+
 class Database(ABC):
-    """A database that is open, with its tables up to date."""
+    """A database that is open, with its tables up to date.
+
+    Works wait in one queue, and groups of them run in one transaction each. If one of a group
+    fails, each runs once more in a transaction of its own.
+    """
 
     is_sole_process: ClassVar[bool]
     """Whether no other process can use this database while it is open here.
@@ -237,7 +319,12 @@ class Database(ABC):
     Then every lease that is found at the start belongs to a process that has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics, max_group: int) -> None:
+        self._metrics = metrics
+        self._waiting = Queue(max_group)
+        self._workers = set[asyncio.Task[None]]()
+        # Why the database does not work, as it was logged, until it works again.
+        self._problem: str | None = None
         self._events = {topic: Alarm() for topic in Topic}
         self._receivers: dict[Topic, Callable[[str], None]] = {}
         # Why nothing more is stored, from the time on that it is unusable.
@@ -297,14 +384,13 @@ class Database(ABC):
         if self._is_closing.is_set():
             raise DatabaseError("the database is closed")
         if error := self._broken or self._away:
-            raise type(error)(str(error)) from error.__cause__
+            raise type(error)(str(error))
+        # A sole process has one connection, which runs all works one group after the other.
+        serial = serial and not self.is_sole_process
         call = Call(work, durable, serial, asyncio.get_running_loop().create_future())
-        self._add(call)
+        self._waiting.add(call)
+        self._start_worker()
         return cast(_T, await call.answer)
-
-    @abstractmethod
-    def _add(self, call: Call) -> None:
-        """Have a work run after those that wait."""
 
     async def check(self) -> None:
         """Return if what is stored now reaches the disk: this writes to find out.
@@ -340,6 +426,90 @@ class Database(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Finish the works that wait, and close; later ones raise DatabaseError."""
+
+    # ── What engines share ────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def _start_worker(self) -> None:
+        """Have a connection run what waits, unless all are busy."""
+
+    def _start(self, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(run)  # noqa: TID251 - see close
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """Have the process end if a task failed: nothing else would run what waits."""
+        self._workers.discard(task)
+        if task.cancelled() and self._is_closing.is_set():
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            kind = type(error).__name__  # its text may carry what is stored
+            _LOG.critical("a task of the database has ended", extra={"error": kind})
+            self._end(DatabaseUnavailable(_ENDED))
+
+    def _end(self, error: DatabaseError) -> None:
+        """Store nothing more, and have the process end."""
+        self._broken = error
+        self._unusable.set()
+        self._waiting.fail_all(error)
+
+    async def _run_group(
+        self, group: Sequence[Call], run: Callable[[], Awaitable[Committed]]
+    ) -> None:
+        """Run works in one transaction, and answer their callers, or have them repeated.
+
+        ``run`` raises DatabaseUnavailable or DatabaseCorrupt if the database failed, not a work.
+        """
+        try:
+            try:
+                committed = await run()
+            except (DatabaseUnavailable, DatabaseCorrupt) as error:
+                self._on_lost(group, error)
+            except Exception as error:  # noqa: BLE001 - its caller gets it
+                if len(group) == 1:
+                    await self._on_failed(group[0], error)
+                else:
+                    for call in group:
+                        call.alone = True
+                    self._repeat(group)
+            else:
+                self._on_committed(group, committed)
+        except BaseException:
+            for call in group:
+                call.fail(DatabaseUnavailable(_ENDED))
+            raise
+
+    def _repeat(self, calls: Sequence[Call]) -> None:
+        """Have works run before those that wait, unless the database cannot be used now."""
+        self._waiting.repeat(calls)
+        if error := self._broken or self._away:
+            self._waiting.fail_all(error)
+
+    def _on_committed(self, group: Sequence[Call], committed: Committed) -> None:
+        if self._problem is not None and self._works_again(committed):
+            self._problem = None
+            _LOG.info("the database works again")
+            self.wake_all()  # what failed may have been stored
+        if committed.seconds is not None:
+            self._metrics.committed(committed.seconds, durable=committed.durable)
+        for topic, subject in committed.notified:
+            self.receive(topic, subject)
+        for call, result in zip(group, committed.results, strict=True):
+            call.succeed(result)
+
+    @abstractmethod
+    def _works_again(self, committed: Committed) -> bool:
+        """Return whether a commit shows that what was wrong is over."""
+
+    @abstractmethod
+    def _on_lost(self, group: Sequence[Call], error: DatabaseError) -> None:
+        """Answer the callers of works that the database has failed, or have them repeated."""
+
+    @abstractmethod
+    async def _on_failed(self, call: Call, error: Exception) -> None:
+        """Answer the caller of a work that failed alone, or have it repeated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,18 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 import aiosqlite
 
 from bot.metrics import Metrics
 from bot.store.database import (
     Call,
+    Committed,
     Database,
     DatabaseCorrupt,
     DatabaseError,
@@ -31,7 +30,6 @@ from bot.store.database import (
     DatabaseUncertain,
     Query,
     Row,
-    Topic,
     Transaction,
     Value,
     to_its_end,
@@ -98,8 +96,8 @@ def beside(path: Path, ending: str) -> Path:
 
 
 def is_about_file(error: Exception) -> bool:
-    """Return whether an error of SQLite's is about the file or its disk, not about a statement."""
-    return _code(error) in _REMEDIES
+    """Return whether an error is about the file or its disk, not about a statement."""
+    return isinstance(error, OSError) or _code(error) in _REMEDIES
 
 
 def is_unwritten(error: Exception) -> bool:
@@ -116,7 +114,7 @@ def is_corrupt(error: Exception) -> bool:
     return isinstance(error, FileTruncated) or _code(error) in _CORRUPT
 
 
-def is_busy(error: Exception) -> bool:
+def is_busy(error: BaseException | None) -> bool:
     """Return whether an error of SQLite's says that another process has locked the file."""
     return _code(error) == sqlite3.SQLITE_BUSY
 
@@ -478,7 +476,7 @@ def _restore(path: Path) -> str:
     )
 
 
-def _code(error: Exception) -> int | None:
+def _code(error: BaseException | None) -> int | None:
     """Return SQLite's primary result code."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
@@ -608,40 +606,10 @@ _MAX_GROUP: Final = 64
 _LOCK_TIMEOUT: Final = Timings().lock_timeout
 
 
-class _FileError(Exception):
-    """The file or its disk failed, not the statement: ``__cause__`` says how.
-
-    ``uncertain``: the next start may find what was committed.
-    """
-
-    def __init__(self, *, uncertain: bool) -> None:
-        super().__init__()
-        self.uncertain = uncertain
-
-
-# The outcome of a call: its result, or the error, after which nothing of it was stored.
-_Outcome: TypeAlias = tuple[Any, Exception | None]
-
-
-@dataclass(slots=True)
-class _Done:
-    """What became of a group."""
-
-    outcomes: list[_Outcome]
-    """In the order of the group."""
-    notified: set[tuple[Topic, str]] = field(default_factory=set)
-    wrote: bool = False
-    synced: bool = False
-    """A change reached the disk."""
-    commits: list[tuple[float, bool]] = field(default_factory=list)
-    """The seconds that each commit of a change took, and whether it waited for the disk."""
-
-
 class SQLiteDatabase(Database):
     """A file that no other bot has open.
 
-    Works wait in one queue and are committed in groups, in one transaction in the connection's
-    thread. If one of a group fails, each runs once more, in a transaction of its own.
+    A group of works takes one trip to the connection's thread.
 
     A disk that accepts no writes is logged once, and tried again with the next work. It works again
     once a change has reached it: one that a power cut may undo proves nothing. A file that is
@@ -653,19 +621,13 @@ class SQLiteDatabase(Database):
     def __init__(
         self, connection: Connection, path: Path, files: OpenFiles, metrics: Metrics
     ) -> None:
-        super().__init__()
-        self._metrics = metrics
+        super().__init__(metrics, _MAX_GROUP)
         self._connection = connection
         self._path = path
         self._files = files
-        self._waiting: deque[Call] = deque()
-        self._group: list[Call] = []
-        self._arrived = asyncio.Event()
-        self._problem: DatabaseError | None = None
+        self._is_working = False
         self._syncs = True
         self._gives_way = False
-        self._committer = asyncio.create_task(self._commit_groups())  # noqa: TID251 - see close
-        self._committer.add_done_callback(self._committer_ended)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -693,19 +655,17 @@ class SQLiteDatabase(Database):
             finally:
                 await to_its_end(database.close())
 
-    def _add(self, call: Call) -> None:
-        self._waiting.append(call)
-        self._arrived.set()
-        if self._gives_way:
-            self._connection.interrupt_now()
-
     async def compact(self, *, give_way: bool) -> bool:
         """Rewrite the file and empty its log; see ``Database.compact``.
 
         Splitting a page leaves copies of rows in its free space, which ``secure_delete`` does not
         overwrite (https://sqlite.org/pragma.html#pragma_secure_delete). VACUUM leaves none.
         """
-        if self._is_closing.is_set() or self._problem is not None or (give_way and self._group):
+        if (
+            self._is_closing.is_set()
+            or self._problem is not None
+            or (give_way and self._is_working)
+        ):
             return False
         self._gives_way = give_way
         try:
@@ -719,142 +679,86 @@ class SQLiteDatabase(Database):
     async def close(self) -> None:
         """Finish the works that wait; later ones raise DatabaseError."""
         self._is_closing.set()
-        self._arrived.set()
-        await asyncio.wait([self._committer])
+        while self._workers:
+            await asyncio.wait(self._workers)
 
-    # ── The committer: the only one that uses the connection ──────────────────────────────────
+    # ── Works ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _commit_groups(self) -> None:
-        while True:
-            while not self._waiting:
-                if self._is_closing.is_set():
-                    return
-                self._arrived.clear()
-                await self._arrived.wait()
-            while self._waiting and len(self._group) < _MAX_GROUP:
-                self._group.append(self._waiting.popleft())
-            await self._commit(self._group)
-            self._group = []
+    def _start_worker(self) -> None:
+        if not self._is_working:
+            self._is_working = True
+            self._workers.add(self._start(self._work()))
+        if self._gives_way:
+            self._connection.interrupt_now()
 
-    def _committer_ended(self, committer: asyncio.Task[None]) -> None:
-        """Answer all callers that still wait: nothing else would."""
-        error = asyncio.CancelledError() if committer.cancelled() else committer.exception()
-        if error is not None:
-            _LOG.critical("the task that writes to the database has ended", exc_info=error)
-            self._problem = DatabaseUnavailable(
-                f"{self._path} is not used any more: the part of the bot that writes to it has "
-                "ended unexpectedly. Restart the bot."
-            )
-            self._problem.__cause__ = error
-            self._broken = self._problem
-            self._unusable.set()
-        for call in (*self._group, *self._waiting):
-            call.fail(self._problem or DatabaseError("the database is closed"))
-        self._waiting.clear()
+    async def _work(self) -> None:
+        """Run what waits."""
+        while group := self._waiting.take_group():
+            in_transaction = partial(self._run_transaction, group)
+            await self._run_group(group, partial(self._connection.run, in_transaction))
+        self._is_working = False
 
-    async def _commit(self, group: Sequence[Call]) -> None:
-        """Run the works of a group and answer their callers."""
-        if self._broken is not None:
-            done = _Done([(None, self._broken)] * len(group))  # it is damaged
-        else:
-            done = await self._connection.run(partial(self._run_group, group))
-        answers = [(result, error and self._for_caller(error)) for result, error in done.outcomes]
-        failed = any(isinstance(error, _FileError) for _, error in done.outcomes)
-        for seconds, durable in done.commits:
-            self._metrics.committed(seconds, durable=durable)
-        if failed:
-            self._metrics.database_failed()
-        if done.synced and self._problem is not None and not failed:
-            _LOG.info("the database works again")
-            self._problem = None
-            self.wake_all()  # what failed may have been stored
-        for topic, subject in done.notified:
-            self.receive(topic, subject)
-        for call, (result, problem) in zip(group, answers, strict=True):
-            if problem is None:
-                call.succeed(result)
-            else:
-                call.fail(problem)
+    def _works_again(self, committed: Committed) -> bool:
+        return committed.durable and committed.seconds is not None
 
-    def _for_caller(self, error: Exception) -> Exception:
-        """Return the error for a caller; what is wrong with the file is logged the first time."""
-        if isinstance(error, _FileError) and isinstance(error.__cause__, Exception):
-            return self._note(error.__cause__, uncertain=error.uncertain)
-        if isinstance(error, sqlite3.Error):
-            refused = DatabaseError(f"the database says: {error}")
-            refused.__cause__ = error
-            return refused
-        return error
-
-    def _note(self, error: Exception, *, uncertain: bool) -> DatabaseError:
-        kind: type[DatabaseError] = DatabaseUncertain if uncertain else DatabaseUnavailable
-        if is_corrupt(error):
-            kind = DatabaseCorrupt
-        problem = kind(describe(self._path, error))
-        problem.__cause__ = error
-        if str(problem) != str(self._problem):
-            writer = find_writer(self._path) if is_busy(error) else {}
-            extra = {"reason": str(problem), **writer}
+    def _on_lost(self, group: Sequence[Call], error: DatabaseError) -> None:
+        self._metrics.database_failed()
+        if str(error) != self._problem:
+            writer = find_writer(self._path) if is_busy(error.__cause__) else {}
+            extra = {"reason": str(error), **writer}
             _LOG.error("the database does not work", extra=extra)
-        self._problem = problem
-        if is_corrupt(error):
-            self._broken = problem
-            self._unusable.set()
-        return problem
+        self._problem = str(error)
+        if isinstance(error, DatabaseCorrupt):
+            self._end(error)
+        # Each of its group would wait as long for a process that has locked the file.
+        for call in (*group, *self._waiting.take_alone()):
+            call.fail(type(error)(str(error)))
+
+    async def _on_failed(self, call: Call, error: Exception) -> None:
+        if isinstance(error, sqlite3.Error):
+            error = DatabaseError(f"the database says: {error}")
+        call.fail(error)
 
     # ── In the connection's thread ────────────────────────────────────────────────────────────
 
-    def _run_group(self, group: Sequence[Call], db: sqlite3.Connection) -> _Done:
-        """Run works in one transaction; if one fails, each in a transaction of its own."""
-        done = _Done([])
-        try:
-            self._check_files(db, done)
-            try:
-                self._run_transaction(db, group, done)
-            except _FileError:
-                raise
-            except Exception:  # noqa: BLE001 - each then runs alone, and its caller gets it
-                self._run_each_alone(db, group, done)
-            self._check_files(db, done)
-        except _FileError as error:
-            return _Done([(None, error)] * len(group))
-        return done
+    def _run_transaction(self, group: Sequence[Call], db: sqlite3.Connection) -> Committed:
+        """Run works in one transaction.
 
-    def _run_each_alone(self, db: sqlite3.Connection, group: Sequence[Call], done: _Done) -> None:
-        for call in group:
-            try:
-                self._run_transaction(db, [call], done)
-            except _FileError as error:
-                # Those before it are committed: only the others get the error.
-                done.outcomes += [(None, error)] * (len(group) - len(done.outcomes))
-                return
-            except Exception as error:  # noqa: BLE001 - its caller gets it
-                done.outcomes.append((None, error))
-
-    def _run_transaction(self, db: sqlite3.Connection, group: Sequence[Call], done: _Done) -> None:
-        tx, before = _Transaction(db), db.total_changes
+        Raises:
+            DatabaseUnavailable: the file or its disk failed; nothing was stored, unless it is
+                DatabaseUncertain.
+            DatabaseCorrupt: the file is damaged.
+            Exception: what a work or one of its statements raised; nothing was stored.
+        """
+        tx, before, seconds = _Transaction(db), db.total_changes, None
         durable, wrote = any(call.durable for call in group), False  # until it is committed
         try:
+            self._files.check(db)
             self._wait_for_disk(db, wanted=durable)
             db.execute("BEGIN IMMEDIATE")
             # A generator makes another error of StopIteration, which no future takes.
-            outcomes = list[_Outcome]((call.work(tx), None) for call in group)
+            results = list[Any](call.work(tx) for call in group)
             wrote = db.total_changes > before
             began = time.perf_counter()
             db.execute("COMMIT")
             if wrote:
-                done.commits.append((time.perf_counter() - began, durable))
+                seconds = time.perf_counter() - began
+            self._files.check(db)
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
                 db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error) and is_about_file(error):
-                uncertain = wrote and not is_unwritten(error)
-                raise _FileError(uncertain=uncertain) from error
+            if isinstance(error, Exception) and is_about_file(error):
+                raise self._failure(error, wrote=wrote) from error
             raise
-        done.outcomes += outcomes
-        done.notified |= tx.notified
-        done.wrote |= wrote
-        done.synced |= wrote and durable
+        return Committed(results, tx.notified, durable, seconds)
+
+    def _failure(self, error: Exception, *, wrote: bool) -> DatabaseError:
+        reason = describe(self._path, error)
+        if is_corrupt(error):
+            return DatabaseCorrupt(reason)
+        if wrote and not is_unwritten(error):  # the next start may find what was committed
+            return DatabaseUncertain(reason)
+        return DatabaseUnavailable(reason)
 
     def _rewrite(self, db: sqlite3.Connection) -> bool:
         try:
@@ -869,12 +773,6 @@ class SQLiteDatabase(Database):
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                 return False  # to let others go first
             raise DatabaseError(describe(self._path, error)) from error
-
-    def _check_files(self, db: sqlite3.Connection, done: _Done) -> None:
-        try:
-            self._files.check(db)
-        except (sqlite3.Error, OSError) as error:
-            raise _FileError(uncertain=done.wrote) from error
 
     def _wait_for_disk(self, db: sqlite3.Connection, *, wanted: bool) -> None:
         """Have commits wait for the disk from now on, or not.

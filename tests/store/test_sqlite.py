@@ -77,11 +77,15 @@ async def test_a_write_that_must_be_stored_ends_once_the_database_is_closed(tmp_
     async with Store.open(tmp_path / "bot.db", timings) as store:
         await submit(store)
         job = await claim(store)
-        assert isinstance(store.database, SQLiteDatabase)
-        store.database._committer.cancel()
+        asked = asyncio.create_task(store.database.run(count))  # noqa: TID251 - awaited below
+        await asyncio.sleep(0)
+        [worker] = store.database._workers
+        worker.cancel()
         finishing = asyncio.create_task(store.jobs.finish(job, NOW))  # noqa: TID251 - awaited below
         with pytest.raises(DatabaseUnavailable):
             await store.database.watch()
+        with pytest.raises(DatabaseUnavailable):
+            await asked
     async with asyncio.timeout(30):
         with pytest.raises(DatabaseError, match="closed"):
             await finishing

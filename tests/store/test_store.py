@@ -131,9 +131,9 @@ async def test_the_change_of_a_cancelled_caller_is_stored_as_a_whole_or_not_at_a
 
 async def test_a_caller_gets_an_error_when_the_database_task_has_ended(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
-        tasks = asyncio.all_tasks()
-        [writer] = [task for task in tasks if "_commit_groups" in repr(task.get_coro())]
         calls = [asyncio.ensure_future(submit(store, f"V{number}")) for number in range(MANY)]  # noqa: TID251 - awaited below
+        await asyncio.sleep(0)
+        [writer] = store.database._workers
         await asyncio.sleep(0)
         writer.cancel()
         async with asyncio.timeout(20):

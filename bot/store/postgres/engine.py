@@ -9,9 +9,8 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final, TypeAlias, TypeVar
@@ -26,6 +25,7 @@ from bot.metrics import Metrics
 from bot.store.database import (
     ANY,
     Call,
+    Committed,
     Database,
     DatabaseError,
     DatabaseSnapshot,
@@ -92,17 +92,6 @@ _PREPARED_AFTER: Final = 2
 _MAX_PREPARED: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A transaction that is committed."""
-
-    results: Sequence[Any]
-    """Of its works, in their order."""
-    notified: set[tuple[Topic, str]]
-    seconds: float
-    """How long the commit took."""
-
-
 class Link:
     """One connection, which is opened when it is needed. Used by one thread at a time.
 
@@ -164,9 +153,8 @@ class Link:
 
     def run(
         self,
-        works: Sequence[Callable[[Transaction], Any]],
+        group: Sequence[Call],
         *,
-        durable: bool,
         lock_timeout_ms: int,
     ) -> Committed:
         """Run works in one transaction.
@@ -178,11 +166,12 @@ class Link:
         """
         assert self._connection is not None  # noqa: S101 - it was opened
         connection, tx, committing = self._connection, _Transaction(self), False
+        durable = any(call.durable for call in group)
         begin = _BEGIN.format(commit="on" if durable else "off", lock_timeout_ms=lock_timeout_ms)
         try:
             self.execute(begin)
             # A generator makes another error of StopIteration, which no future takes.
-            results = list[Any](work(tx) for work in works)
+            results = list[Any](call.work(tx) for call in group)
             committing, began = True, time.perf_counter()
             answer = self.execute("COMMIT").statusmessage
             seconds = time.perf_counter() - began
@@ -204,7 +193,7 @@ class Link:
             self._last_asked_at = None
         if answer != "COMMIT":  # it says ROLLBACK, and raises nothing
             raise DatabaseError("a work went on after one of its statements had failed")
-        return Committed(results, tx.notified, seconds)
+        return Committed(results, tx.notified, durable, seconds)
 
     def execute(
         self, statement: str, values: Mapping[str, Value] | None = None
@@ -384,55 +373,6 @@ def _apply_next(connection: Connection, files: Mapping[str, str], applied: list[
 
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 16
-# Of serial works, which would wait for each other in smaller groups too.
-_MAX_SERIAL_GROUP: Final = 64
-
-
-class Queue:
-    """Works in their order. Of serial works, one group is under way at a time: it goes first."""
-
-    def __init__(self) -> None:
-        self._calls: deque[Call] = deque()
-        self._serial: deque[Call] = deque()
-        self._serial_is_under_way = False
-
-    def __bool__(self) -> bool:
-        """Whether a group can be taken."""
-        return bool(self._calls or (self._serial and not self._serial_is_under_way))
-
-    def add(self, call: Call) -> None:
-        """Add a work after all others."""
-        (self._serial if call.serial else self._calls).append(call)
-
-    def repeat(self, calls: Sequence[Call]) -> None:
-        """Add works before all others: they came earlier."""
-        for call in reversed(calls):
-            (self._serial if call.serial else self._calls).appendleft(call)
-
-    def take_group(self) -> list[Call]:
-        """Return works that may be committed together; none if none wait.
-
-        ``end_group`` is to be called with them, once it is known what became of them.
-        """
-        is_serial = bool(self._serial) and not self._serial_is_under_way
-        calls, most = (self._serial, _MAX_SERIAL_GROUP) if is_serial else (self._calls, _MAX_GROUP)
-        group: list[Call] = []
-        while calls and len(group) < most and not (group and (group[0].alone or calls[0].alone)):
-            group.append(calls.popleft())
-        self._serial_is_under_way |= is_serial
-        return group
-
-    def end_group(self, group: Sequence[Call]) -> None:
-        """Let the next serial works be taken, if these are such."""
-        if group[0].serial:
-            self._serial_is_under_way = False
-
-    def fail_all(self, error: Callable[[], Exception]) -> None:
-        """Answer all callers that wait with an error."""
-        for calls in (self._calls, self._serial):
-            while calls:
-                calls.popleft().fail(error())
-
 
 _NOTIFY: Final = Query(
     """
@@ -597,22 +537,17 @@ _REFUSED_PAUSE_S: Final = 5.0
 class PostgresDatabase(Database):
     """A database on a server, which several processes may use at the same time.
 
-    Works wait in one queue. Each connection takes a group of them, and runs it in one transaction.
-    Serial works are taken by one connection at a time: more would wait for its lock.
-    If one of a group fails, each runs once more in a transaction of its own. What was certainly not
-    committed is repeated: after a conflict with another process, and after a lost connection. While
-    the server is away, works wait for ``max_database_wait``, then they fail at once.
+    Each connection takes a group of works. Serial ones are taken by one connection at a time: more
+    would wait for its lock. What was certainly not committed is repeated: after a conflict with
+    another process, and after a lost connection. While the server is away, works wait for
+    ``max_database_wait``, then they fail at once.
     """
 
     is_sole_process = False
 
     def __init__(self, url: str, metrics: Metrics, timings: Timings) -> None:
-        super().__init__()
-        self._metrics = metrics
+        super().__init__(metrics, _MAX_GROUP)
         self._timings = timings
-        self._waiting = Queue()
-        # What was logged, until a commit succeeds.
-        self._problem: str | None = None
         # Gives up what waits for a server that is away; None while there is a connection.
         self._giving_up: asyncio.TimerHandle | None = None
         self._notifying = asyncio.Lock()
@@ -625,7 +560,6 @@ class PostgresDatabase(Database):
         self._listener = NotificationListener(url, self.receive, timings)
         # The last one takes what comes next.
         self._idle = deque(self._links)
-        self._workers = set[asyncio.Task[None]]()
         endless = (self._listener.run, self._notify_others, self._watch_statements)
         self._endless = [self._start(run()) for run in endless]
 
@@ -654,11 +588,6 @@ class PostgresDatabase(Database):
             yield database
         finally:
             await to_its_end(database.close())
-
-    def _add(self, call: Call) -> None:
-        call.since = time.monotonic()
-        self._waiting.add(call)
-        self._start_worker()
 
     async def notified(self) -> int:
         """Notify the other processes now; return how many times this was done since the start."""
@@ -698,11 +627,6 @@ class PostgresDatabase(Database):
 
     # ── Works and connections ─────────────────────────────────────────────────────────────────
 
-    def _start(self, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(run)  # noqa: TID251 - see close
-        task.add_done_callback(self._task_ended)
-        return task
-
     def _start_worker(self) -> None:
         """Have a connection take what waits, if one is idle: the last one that had work.
 
@@ -718,75 +642,37 @@ class PostgresDatabase(Database):
                 await self._open(link)
             elif group := self._waiting.take_group():
                 self._start_worker()  # for what is left
-                await self._run_group(link, group)
+                await self._run_on(link, group)
                 self._waiting.end_group(group)
         if link.is_open:
             self._idle.append(link)
         else:
             self._idle.appendleft(link)
 
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """Have the process end if a task failed: a worker's group waits for ever."""
-        self._workers.discard(task)
-        if task.cancelled() and self._is_closing.is_set():
-            return
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
-            return
-        kind = type(error).__name__  # its text may carry what is stored
-        _LOG.critical("a task of the database has ended", extra={"error": kind})
-        self._broken = DatabaseUnavailable(
-            "the database is not used any more: a part of the bot that uses it has ended "
-            "unexpectedly. Restart the bot."
-        )
-        self._unusable.set()
-        self._refuse_waiting()
-
-    async def _run_group(self, link: Link, group: Sequence[Call]) -> None:
-        alone = len(group) == 1
+    async def _run_on(self, link: Link, group: Sequence[Call]) -> None:
         if self._blocker is not None and group[0].alone and not _lock_wait_ms(group[0]):
             group[0].fail(DatabaseUnavailable(_LOCKED))  # it was in a group that has waited
             return
-        durable = any(call.durable for call in group)
         timeout = _GROUP_LOCK_TIMEOUT_MS
-        if alone or group[0].serial:
+        if len(group) == 1 or group[0].serial:
             least = timeout if self._blocker is not None else _MIN_LOCK_TIMEOUT_MS
             timeout = max(least, min(map(_lock_wait_ms, group)))
-        works = [call.work for call in group]
-        try:
-            committed = await self._in_thread(
-                partial(link.run, works, durable=durable, lock_timeout_ms=timeout)
-            )
-        except DatabaseUnavailable as error:
-            self._on_lost(group, error)
-        except Exception as error:  # noqa: BLE001 - its caller gets it
-            if alone:
-                await self._on_failed(group[0], error)
-            else:
-                for call in group:
-                    call.alone = True
-                self._repeat(group)
-        else:
-            self._on_committed(group, committed, durable=durable)
+        run = partial(link.run, group, lock_timeout_ms=timeout)
+        await self._run_group(group, partial(self._in_thread, run))
 
     async def _in_thread(self, run: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     # ── What became of a group ────────────────────────────────────────────────────────────────
 
-    def _on_committed(self, group: Sequence[Call], committed: Committed, *, durable: bool) -> None:
-        if self._problem is not None and self._blocker is None:
-            self._problem = None
-            _LOG.info("the database works again")
-            self.wake_all()  # what failed may have been stored
-        self._metrics.committed(committed.seconds, durable=durable)
-        for topic, subject in committed.notified:
-            self.receive(topic, subject)
+    def _on_committed(self, group: Sequence[Call], committed: Committed) -> None:
+        super()._on_committed(group, committed)
         self._listener.tell_others(committed.notified)
-        for call, result in zip(group, committed.results, strict=True):
-            call.succeed(result)
 
-    def _on_lost(self, group: Sequence[Call], error: DatabaseUnavailable) -> None:
+    def _works_again(self, _: Committed) -> bool:
+        return self._blocker is None
+
+    def _on_lost(self, group: Sequence[Call], error: DatabaseError) -> None:
         """Repeat what was certainly not committed, and nothing else."""
         again: list[Call] = []
         for call in group:
@@ -816,11 +702,6 @@ class PostgresDatabase(Database):
             call.fail(DatabaseUnavailable(reason))
         else:
             call.fail(DatabaseError(f"the database says: {reason}"))
-
-    def _repeat(self, calls: Sequence[Call]) -> None:
-        self._waiting.repeat(calls)
-        if self._broken or self._away:
-            self._refuse_waiting()
 
     # ── A server that is away ─────────────────────────────────────────────────────────────────
 
@@ -855,12 +736,7 @@ class PostgresDatabase(Database):
 
     def _give_up(self, reason: str) -> None:
         self._away = DatabaseUnavailable(reason)
-        self._refuse_waiting()
-
-    def _refuse_waiting(self) -> None:
-        """Fail the works that wait."""
-        reason = str(self._broken or self._away or self._problem or "the database is closed")
-        self._waiting.fail_all(lambda: DatabaseUnavailable(reason))
+        self._waiting.fail_all(self._away)
 
     def _note(self, reason: str) -> None:
         """Log why the database does not work, once until it works again."""
