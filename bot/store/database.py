@@ -354,10 +354,10 @@ class Database(ABC):
         if subject and topic in self._receivers:
             self._receivers[topic](subject)
 
-    def wake_all(self) -> None:
+    def wake_all(self, subject: str = ANY) -> None:
         """Wake all that wait: notifications may have been missed."""
         for topic in Topic:
-            self.receive(topic, ANY)
+            self.receive(topic, subject)
 
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False

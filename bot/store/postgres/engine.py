@@ -23,7 +23,6 @@ from psycopg.rows import DictRow, dict_row
 from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.store.database import (
-    ANY,
     Call,
     Committed,
     Database,
@@ -387,73 +386,6 @@ _INTERVAL_S: Final = 0.05
 _LISTEN_AGAIN_S: Final = 1.0
 
 
-class NotificationListener:
-    """Wakes this process for what others have committed, and the others for what it has.
-
-    A notification is sent after the commit, in a transaction of its own: PostgreSQL lets those
-    that notify commit one after the other. So one may be lost, if this process ends in between.
-    Then, while there is no connection to listen on, and behind a pooler, the slow poll finds the
-    work. Subjects of others are not found that way: behind a pooler they are not received.
-    """
-
-    def __init__(self, url: str, wake: Callable[[Topic, str], None], timings: Timings) -> None:
-        """``wake`` is called for a topic that has changed, or may have, and its subject."""
-        self._url = url
-        self._wake = wake
-        self._timings = timings
-        self._sender = secrets.token_hex(8)
-        self._changed: set[tuple[Topic, str]] = set()
-        self.has_changed = asyncio.Event()
-        """Set while there is something to notify the others of."""
-
-    def tell_others(self, notified: set[tuple[Topic, str]]) -> None:
-        """Have the other processes notified soon."""
-        if notified:
-            self._changed |= notified
-            self.has_changed.set()
-
-    def take_notification(self) -> Callable[[Transaction], None] | None:
-        """Return a work that notifies the others of what they were not notified of; or None."""
-        if not self._changed:
-            return None
-        channels = [_CHANNELS[topic] for topic, _ in self._changed]
-        subjects = [subject for _, subject in self._changed]
-        self._changed = set()
-        self.has_changed.clear()
-
-        def work(tx: Transaction) -> None:
-            tx.all(_NOTIFY, channels=channels, subjects=subjects, sender=self._sender)
-
-        return work
-
-    async def run(self) -> None:
-        """Listen, and poll slowly, until this is cancelled."""
-        while True:
-            try:
-                async with await _connect_to_watch(self._url) as connection:
-                    await self._listen(connection)
-            except (psycopg.Error, OSError):
-                self._wake_all()
-                await asyncio.sleep(_LISTEN_AGAIN_S)
-
-    async def _listen(self, connection: _AsyncConnection) -> None:
-        is_pooled = await _is_pooled(connection)
-        for channel in () if is_pooled else _TOPICS:
-            await connection.execute(f"LISTEN {channel}")
-        poll = self._timings.pooled_slow_poll if is_pooled else self._timings.slow_poll
-        self._wake_all(ANY)
-        while True:
-            async for each in connection.notifies(timeout=poll.total_seconds()):
-                sender, _, subject = each.payload.partition(" ")
-                if sender != self._sender:
-                    self._wake(_TOPICS[each.channel], subject)
-            self._wake_all()
-
-    def _wake_all(self, subject: str = "") -> None:
-        for topic in Topic:
-            self._wake(topic, subject)
-
-
 async def _connect_to_watch(url: str, **parameters: str) -> _AsyncConnection:
     return await psycopg.AsyncConnection.connect(
         autocommit=True,
@@ -461,12 +393,6 @@ async def _connect_to_watch(url: str, **parameters: str) -> _AsyncConnection:
         prepare_threshold=None,
         **parameters_of(url, **parameters),
     )
-
-
-async def _is_pooled(connection: _AsyncConnection) -> bool:
-    """Return whether a pooler is in between, which may not pass notifications on."""
-    cursor = await connection.execute(_PID)
-    return await cursor.fetchone() != {"pid": connection.info.backend_pid}
 
 
 _LOCKED: Final = "another program has locked what the bot needs: end its transaction"
@@ -541,6 +467,11 @@ class PostgresDatabase(Database):
     would wait for its lock. What was certainly not committed is repeated: after a conflict with
     another process, and after a lost connection. While the server is away, works wait for
     ``max_database_wait``, then they fail at once.
+
+    A notification is sent after the commit, in a transaction of its own: PostgreSQL lets those
+    that notify commit one after the other. So one may be lost, if this process ends in between.
+    Then, while there is no connection to listen on, and behind a pooler, the slow poll finds the
+    work. Subjects of others are not found that way: behind a pooler they are not received.
     """
 
     is_sole_process = False
@@ -550,6 +481,10 @@ class PostgresDatabase(Database):
         self._timings = timings
         # Gives up what waits for a server that is away; None while there is a connection.
         self._giving_up: asyncio.TimerHandle | None = None
+        # What the other processes were not notified of yet.
+        self._changed = set[tuple[Topic, str]]()
+        self._has_changed = asyncio.Event()
+        self._sender = secrets.token_hex(8)
         self._notifying = asyncio.Lock()
         self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
@@ -557,10 +492,9 @@ class PostgresDatabase(Database):
         self._links = [Link(url) for _ in range(_CONNECTIONS)]
         # Who keeps works waiting; until that ends, a commit says nothing.
         self._blocker: DictRow | None = None
-        self._listener = NotificationListener(url, self.receive, timings)
         # The last one takes what comes next.
         self._idle = deque(self._links)
-        endless = (self._listener.run, self._notify_others, self._watch_statements)
+        endless = (self._listen, self._notify_others, self._watch_statements)
         self._endless = [self._start(run()) for run in endless]
 
     @classmethod
@@ -588,15 +522,6 @@ class PostgresDatabase(Database):
             yield database
         finally:
             await to_its_end(database.close())
-
-    async def notified(self) -> int:
-        """Notify the other processes now; return how many times this was done since the start."""
-        async with self._notifying:
-            if (work := self._listener.take_notification()) is not None:
-                self._notifications += 1
-                with contextlib.suppress(DatabaseError):  # their slow poll finds it
-                    await self.run(work, durable=False)
-        return self._notifications
 
     async def compact(self, *, give_way: bool) -> bool:  # noqa: ARG002 - it takes no time
         """Return True: the server's own vacuum frees what was erased."""
@@ -667,7 +592,9 @@ class PostgresDatabase(Database):
 
     def _on_committed(self, group: Sequence[Call], committed: Committed) -> None:
         super()._on_committed(group, committed)
-        self._listener.tell_others(committed.notified)
+        if committed.notified:
+            self._changed |= committed.notified
+            self._has_changed.set()
 
     def _works_again(self, _: Committed) -> bool:
         return self._blocker is None
@@ -771,11 +698,55 @@ class PostgresDatabase(Database):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_closing.wait(), seconds)
 
+    # ── Notifications between copies ──────────────────────────────────────────────────────────
+
+    async def notified(self) -> int:
+        """Notify the other processes now; return how many times this was done since the start."""
+        async with self._notifying:
+            if self._changed:
+                channels = [_CHANNELS[topic] for topic, _ in self._changed]
+                subjects = [subject for _, subject in self._changed]
+                self._changed.clear()
+                self._has_changed.clear()
+                self._notifications += 1
+
+                def notify(tx: Transaction) -> None:
+                    tx.all(_NOTIFY, channels=channels, subjects=subjects, sender=self._sender)
+
+                with contextlib.suppress(DatabaseError):  # their slow poll finds it
+                    await self.run(notify, durable=False)
+        return self._notifications
+
     async def _notify_others(self) -> None:
         while True:
             await asyncio.sleep(_INTERVAL_S)  # all of a moment is one notification
-            await self._listener.has_changed.wait()
+            await self._has_changed.wait()
             await self.notified()
+
+    async def _listen(self) -> None:
+        """Pass on what others notify of, and poll slowly."""
+        while True:
+            try:
+                async with await _connect_to_watch(self._url) as connection:
+                    await self._listen_on(connection)
+            except (psycopg.Error, OSError):
+                self.wake_all("")
+                await asyncio.sleep(_LISTEN_AGAIN_S)
+
+    async def _listen_on(self, connection: _AsyncConnection) -> None:
+        cursor = await connection.execute(_PID)
+        # A pooler in between may not pass notifications on.
+        is_pooled = await cursor.fetchone() != {"pid": connection.info.backend_pid}
+        for channel in () if is_pooled else _TOPICS:
+            await connection.execute(f"LISTEN {channel}")
+        poll = self._timings.pooled_slow_poll if is_pooled else self._timings.slow_poll
+        self.wake_all()
+        while True:
+            async for each in connection.notifies(timeout=poll.total_seconds()):
+                sender, _, subject = each.payload.partition(" ")
+                if sender != self._sender:
+                    self.receive(_TOPICS[each.channel], subject)
+            self.wake_all("")
 
 
 # ── For those who only read ───────────────────────────────────────────────────────────────────
