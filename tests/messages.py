@@ -72,7 +72,7 @@ def plain(text: str) -> str:
     text = re.sub(r"<#\w+>", "#studio", text)
     text = re.sub(r"<https?:[^|>]*\|([^>]*)>", r"[\1]", text)
     text = re.sub(r"(?<![\w*])\*([^*\n]+)\*(?![\w*])", r"**\1**", text)
-    return _NAME.sub("Replica K7M2Q", text).replace("<", "&lt;").replace("&lt;id>", "&lt;id&gt;")
+    return _NAME.sub("Replica K7M2Q", text).replace("<", "&lt;").replace(">", "&gt;")
 
 
 def quoted(lines: Iterable[str]) -> list[str]:
@@ -351,7 +351,7 @@ async def form_entries() -> list[Entry]:
 
 # ── What has no renderer ──────────────────────────────────────────────────────────────────────
 
-_GAP: Final = re.compile(r"<[@#]\{\w*\}>|\{\w*\}")
+_GAP: Final = re.compile(r"<[@#]\{\w*\}>|\{\w*\}|^:\w+: ")
 _EXAMPLES: Final = {"{noun}": "video", "{command}": "/video"}
 
 

@@ -145,7 +145,7 @@ async def _said(work: Awaitable[Said]) -> Said:
 
 
 def _message(said: Message | str) -> Message:
-    return Message(said, ()) if isinstance(said, str) else said
+    return Message(said) if isinstance(said, str) else said
 
 
 def with_reference(text: str, code: str) -> str:

@@ -128,7 +128,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
         "“Too long, ask &lt;@U1&gt; &amp; &lt;!channel&gt; first” You weren't charged."
     )
     assert labels(reply) == ["Edit and retry"]
-    assert "Declined by ben." in world.now(card).text
+    assert "*Declined* by ben\n" in world.now(card).text
     assert reply.pings == {ana}
     assert not world.now(card).pings
     assert f"Declined by <@{ben}>." in world.now(asked).text
@@ -386,7 +386,7 @@ async def test_of_approve_and_decline_at_once_on_two_copies_one_counts(
                 await form.close()
             was_created = any(video.script == f"Number {number}" for video in made(world))
             assert ("Approved by" in world.now(asked).text) is was_created
-            assert ("Declined by" in world.now(card).text) is not was_created
+            assert ("*Declined* by" in world.now(card).text) is not was_created
             assert len(world.replies(card)) == 1
 
 

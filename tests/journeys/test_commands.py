@@ -129,7 +129,7 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
         assert "Rendering" in shown
         assert "generating" in shown
         assert video_id in shown
-        assert "Script: Hello, world." in shown
+        assert "Hello, world." in shown
         assert "/watch/" not in shown, "the link is there already, and leads nowhere yet"
 
     await world.advance(minutes=5)

@@ -53,7 +53,7 @@ async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(
     [question] = world.questions(card)
     assert (question.channel, question.thread_ts) == (card.channel, card.ts)
     assert ASKS in question.text
-    assert "“Hello, world.”" in question.text
+    assert "\nHello, world.\n" in question.text
     assert question.pings == {world.ana.user.id}
     assert labels(question) == BUTTONS
     assert "Needs an answer" in card.text

@@ -48,14 +48,14 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
     mine, _, all_of_them = shown.text.partition("everyone here can use")
     states = [line.split(" · ")[:2] for line in mine.splitlines() if line.startswith("•")]
     assert states == [["• Ready", "Second"], ["• Failed", "First &lt;b&gt;"]]
-    dated = [line for line in all_of_them.splitlines() if line.startswith("•")]
+    _, *dated = all_of_them.splitlines()
     lines = [line.partition(" · <!date^")[0] for line in dated]
     assert all(" at {time}|2026-03-02 09:0" in line for line in dated)
     assert lines == [
-        "• Anna · this channel's default",
-        "• Bens · training",
-        "• Second",
-        "• First &lt;b&gt; · can't be used",
+        "Anna · this channel's default",
+        "Bens · training",
+        "Second",
+        "First &lt;b&gt; · can't be used",
     ]
     assert "Bens" in str(shown.blocks)
     assert "this channel's default" in str(shown.blocks)

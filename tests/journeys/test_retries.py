@@ -43,7 +43,7 @@ async def test_a_retry_goes_into_the_thread_of_its_card_which_links_to_it_and_ha
 
     assert world.slack.messages("studio") == [world.now(card)], "nothing new in the channel"
     _, again = world.replies(card)
-    assert again.text.startswith("Video “Greeting”: ")
+    assert again.text.startswith("Greeting\n")
     link = f"https://sandbox.slack.com/archives/{card.channel}/p{again.ts.replace('.', '')}"
     for message in (world.now(card), world.now(reply)):
         assert f"<{link}?thread_ts={card.ts}&amp;cid={card.channel}|Retried here>" in message.text
@@ -191,7 +191,7 @@ async def test_a_card_loses_its_button_even_if_slack_gives_no_link(world: World)
 
     await _retries(world, card)
 
-    assert "Failed · Retried." in world.now(card).text
+    assert "*Failed* · Retried\n" in world.now(card).text
     with pytest.raises(ClientRefusal):
         await world.ana.click(world.now(card), "Edit and retry")
 

@@ -73,7 +73,7 @@ async def test_people_are_told_how_long_it_takes_once_there_is_a_history(
         # The one above took an hour: it is the tenth of ten.
         await make(world, SHORT, [2, 2, 2, 3, 3, 3, 3, 4, 5])
         card = await begin(world, minutes=30)
-        assert "Rendering, usually about 3 min. I'll reply here." in world.now(card).text
+        assert "*Rendering*, usually about 3 min. I'll reply here." in world.now(card).text
         said = await hint(world, world.ana, SHORT)
         assert said.startswith("This takes about 1 second to speak and usually about 3 min to ")
         assert "Videos usually take about 3 min to create." in await hint(world, world.ana)
@@ -82,7 +82,7 @@ async def test_people_are_told_how_long_it_takes_once_there_is_a_history(
         # A poll after five minutes finds that it is slower than nine of the ten.
         await world.advance(minutes=6)
         text = world.now(card).text
-        assert "Rendering is taking longer than usual." in text
+        assert "*Rendering* is taking longer than usual." in text
         assert " (most take 3 min)." in text
         await world.advance(minutes=30)
         assert "Usually takes" not in (await world.details(world.ana, card)).text
@@ -111,7 +111,7 @@ async def test_where_videos_take_long_a_long_wait_is_not_called_unusual(world: W
     await make(world, SHORT, [40] * 10)
     card = await begin(world)
     await world.advance(minutes=35)
-    assert "Rendering, usually about 40 min" in world.now(card).text
+    assert "*Rendering*, usually about 40 min" in world.now(card).text
     await world.advance(minutes=15)
     assert "is taking longer than usual" in world.now(card).text
 

@@ -726,7 +726,7 @@ async def test_a_name_and_a_reason_that_turn_text_round_are_shown_in_order(world
     await world.ana.command("/video", "list")
     await world.settle()
 
-    assert "“Kim 4pm.exe”" in world.now(card).text
+    assert world.now(card).text.startswith("Kim 4pm.exe\n")
     assert "“Too dark.”" in world.replies(card)[0].text
     calls = [call for call in world.slack.calls if not call.method.startswith("views.")]
     shown = json.dumps([call.arguments for call in calls], ensure_ascii=False)

@@ -97,7 +97,7 @@ async def test_stop_waiting_ends_a_video_once_whatever_comes_later(world: World)
     await world.settle()
 
     stopped = world.now(card)
-    assert "Stopped waiting.\nYou may still be charged." in stopped.text
+    assert "*Stopped* waiting\nYou may still be charged." in stopped.text
     [reply] = world.replies(card)
     assert reply.text == STOPPED
     assert reply.pings == set(), "they know: they pressed it"

@@ -253,7 +253,7 @@ async def _point_to(ctx: HandlerContext, response_url: str, card: Delivery) -> N
     url = await permalink(ctx.client, card, ctx.timings)
     rest = f"{anchor(url, 'See your request')}." if url else "The other one is up to date."
     text = f"This message was posted twice. {rest}"
-    await ctx.replace_original(response_url, Message(text, [section(text)]))
+    await ctx.replace_original(response_url, Message.of([section(text)]))
 
 
 async def find_failed(ctx: HandlerContext, action: BlockAction) -> Job | None:
@@ -270,7 +270,7 @@ async def _already_retried(ctx: HandlerContext, retry: Job) -> Message:
     card = await ctx.store.deliveries.fetch_card(retry)
     link = await permalink(ctx.client, card, ctx.timings) if card.ts is not None else ""
     where = f" {anchor(link, 'See the new request')}." if link else ""
-    return Message(f"{_RETRIED}{where}", ())
+    return Message(f"{_RETRIED}{where}")
 
 
 async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bot.slack.views.blocks import Message, bullets, code, joined, paragraph, rich, section, words
+from bot.slack.views.blocks import Message, bullets, code, paragraph, rich, section, words
 
 _ELSEWHERE: Final = (
     "In a thread, open a message's menu and choose *Make a video from this*. My *Home* tab "
@@ -73,7 +73,4 @@ def _help(
 def _listed(intro: str, typed: Sequence[tuple[str, str]], end: str) -> Message:
     # A list, since a line that wraps has to be indented.
     items = [paragraph(code(line), words(f": {purpose}")) for line, purpose in typed]
-    lines = [f"• `{line}`: {purpose}" for line, purpose in typed]
-    return Message(
-        joined([intro, *lines, end]), [section(intro), rich(bullets(items)), section(end)]
-    )
+    return Message.of([section(intro), rich(bullets(items)), section(end)])

@@ -17,17 +17,13 @@ from bot.slack.context import UNKNOWN_KIND, HandlerContext, Said
 from bot.slack.payloads import SlashCommand
 from bot.slack.views.blocks import (
     MAX_QUOTE,
-    MAX_TEXT,
     Json,
     Message,
-    anchor,
     bullets,
     cut,
-    date,
     escape,
     escaped,
     in_channel,
-    joined,
     link,
     linked,
     moment_of,
@@ -36,10 +32,8 @@ from bot.slack.views.blocks import (
     quote,
     rich,
     section,
-    size,
     span,
     title,
-    unformatted,
     words,
 )
 from bot.slack.views.presenters import Presenter, script_of, state_word
@@ -74,7 +68,7 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
     jobs = await ctx.store.jobs.list_for_user(command.user, kind, _MAX_LISTED)
     if not jobs:
         text = f"You don't have any {presenter.noun}s yet. Start with `{command.command}`."
-        return Message(text, [section(text)])
+        return Message.of([section(text)])
     return listed(jobs, presenter, f"Your {presenter.noun}s, newest first:")
 
 
@@ -108,13 +102,12 @@ def found_jobs(
     nouns, searched = f"{presenter.noun}s", f"“{escape(wanted)}”"
     if not jobs:
         text = f"No {nouns} with {searched}. Try fewer words or the {presenter.noun}'s name."
-        return Message(text, [section(text), as_script])
+        return Message.of([section(text), as_script])
     heading = f"{nouns.capitalize()} with {searched}, newest first:"
     message = listed(jobs[:_MAX_FOUND], presenter, heading, reader)
     left_out = len(jobs) - _MAX_FOUND
     end = f"At least {left_out:,} more. Add a word to narrow it down." if left_out > 0 else ""
-    blocks = [*message.blocks, *([section(end)] if end else []), as_script]
-    return Message(joined([message.text, end]), blocks)
+    return Message.of([*message.blocks, *([section(end)] if end else []), as_script])
 
 
 def _folded(text: str) -> str:
@@ -143,19 +136,7 @@ def listed(
         )
         for job in jobs
     ]
-    lines = [
-        " · ".join(
-            [
-                f"• {state_word(job, presenter)}",
-                unformatted(title_of(job, presenter)),
-                date(job.created_at),
-                *([f"<#{job.channel}>"] if reader not in {None, job.user} else []),
-                *[anchor(url, label) for label, url in presenter.links(job).items()][:1],
-            ]
-        )
-        for job in jobs
-    ]
-    return Message(joined([heading, *lines]), [section(heading), rich(bullets(items))])
+    return Message.of([section(heading), rich(bullets(items))])
 
 
 async def show_status(
@@ -238,7 +219,7 @@ async def current_status(
         text = f"I couldn't look up {escape(wanted)}: {said} Please try again in a moment."
         if isinstance(error, Refused) and error.code in UNKNOWN_ID:
             text = f"I can't find a {presenter.noun} “{escape(wanted)}”: “{said}”"
-        return Message(text, ())
+        return Message(text)
     if kind.catalogued and (job is not None or ctx.store.replicas.get(remote_id)):
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
@@ -316,20 +297,17 @@ def facts_of(
 
 def rows(facts: Iterable[Fact]) -> list[Json]:
     """Return facts as the lines of a list, those without a value left out."""
+    lines = (
+        (label, value if isinstance(value, datetime) else one_line(value)) for label, value in facts
+    )
     return [
         paragraph(
             words(f"{label}: ", bold=True),
             moment_of(value) if isinstance(value, datetime) else words(cut(value, _MAX_FACT)),
         )
-        for label, value in _with_values(facts)
+        for label, value in lines
+        if value
     ]
-
-
-def _with_values(facts: Iterable[Fact]) -> list[Fact]:
-    lines = (
-        (label, value if isinstance(value, datetime) else one_line(value)) for label, value in facts
-    )
-    return [(label, line) for label, line in lines if line]
 
 
 def _drawn(facts: Sequence[Fact], links: dict[str, str], script: str) -> Message:
@@ -337,14 +315,4 @@ def _drawn(facts: Sequence[Fact], links: dict[str, str], script: str) -> Message
     blocks: list[Json] = [rich(bullets(items))]
     if script:
         blocks.append(rich(quote(cut(script, MAX_QUOTE))))
-    text = [
-        *(
-            f"{label}: "
-            + (date(value) if isinstance(value, datetime) else escaped(value, _MAX_FACT))
-            for label, value in _with_values(facts)
-        ),
-        *(anchor(url, label) for label, url in links.items()),
-    ]
-    if script:
-        text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
-    return Message(joined(text), blocks)
+    return Message.of(blocks)

@@ -332,8 +332,7 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand) -> Message:
     is_admin = await ctx.is_admin(command.user)
     changeable = {each.id for each in known if is_admin or each.owner == command.user}
     replicas = listed_replicas(known, changeable)
-    text = joined([trainings.text, replicas.text])
-    return Message(text, [*trainings.blocks, *replicas.blocks])
+    return Message.of([*trainings.blocks, *replicas.blocks])
 
 
 def listed_replicas(known: Sequence[KnownReplica], changeable: Collection[str] = ()) -> Message:
@@ -353,8 +352,7 @@ def listed_replicas(known: Sequence[KnownReplica], changeable: Collection[str] =
     rows = [
         replica_row(each, line, may_change=each.id in changeable) for each, line in lines.items()
     ]
-    text = joined([heading, *(f"• {line}" for line in lines.values())])
-    return Message(text, [section(heading), *rows])
+    return Message.of([section(heading), *rows])
 
 
 async def _add(ctx: HandlerContext, command: SlashCommand, replica_id: str) -> str:
@@ -452,10 +450,10 @@ async def preview(ctx: HandlerContext, replica_id: str) -> Message:
             snapshot = await read_replica(ctx, ctx.kinds[_KIND], replica_id, ctx.service_deadline())
             url = link(snapshot.facts.get("thumbnail_video_url", ""))
     if url is None:
-        return Message("There's no preview of this replica now.", ())
+        return Message("There's no preview of this replica now.")
     text = f"{anchor(url, 'Preview replica')} · `{replica_id}`"
     use = button("Use in a video", MAKE_VIDEO, value=replica_id)
-    return Message(text, [section(text), actions([use])])
+    return Message.of([section(text), actions([use])])
 
 
 async def mute(ctx: HandlerContext, action: BlockAction) -> str | None:

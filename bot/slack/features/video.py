@@ -65,7 +65,6 @@ from bot.slack.payloads import (
 )
 from bot.slack.views.blocks import (
     MAX_QUOTES,
-    MAX_TEXT,
     Json,
     Message,
     actions,
@@ -74,14 +73,12 @@ from bot.slack.views.blocks import (
     cut,
     element,
     escape,
-    escaped,
     field,
     joined,
     option,
     pieces,
     quotes,
     section,
-    size,
     spoken,
 )
 from bot.slack.views.buttons import ANOTHER, MAKE_VIDEO, RETRY
@@ -167,15 +164,14 @@ async def handle_command(ctx: HandlerContext, command: SlashCommand) -> Said:
 
 def _returned(error: str, script: str) -> Message:
     """Return why no form was opened, and the script: what was typed is gone from the client."""
-    text = [error, escaped(script, MAX_TEXT - size(error) - 1)]
-    return Message(joined(text), [section(error), *quotes(cut(script, MAX_QUOTES))])
+    return Message.of([section(error), *quotes(cut(script, MAX_QUOTES))])
 
 
 def _suggestion(meant: str, word: str) -> Message:
     """Return the answer to a word that looks like a mistyped subcommand."""
     typed = f"{meant} <id>" if meant.endswith("status") else meant
     text = f"Did you mean `{escape(typed)}`?"
-    return Message(text, [section(text), script_button(f"Use “{word}” as script", word)])
+    return Message.of([section(text), script_button(f"Use “{word}” as script", word)])
 
 
 def script_button(label: str, script: str) -> Json:

@@ -115,13 +115,13 @@ def redirected(message: Message, job: Job, bot_name: str) -> Message:
             f"I couldn't post in <#{job.channel}>: it may be private (type "
             f"`/invite @{escape(bot_name)}` there) or shared."
         )
-    return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
+    return Message.of([context(mrkdwn(note)), *message.blocks])
 
 
 def ended_outside(presenter: Presenter) -> Message:
     """Return the card of an ended job in a channel that another organisation has come to read."""
     text = f"This {presenter.noun} has ended. I don't post in shared channels."
-    return Message(text, [section(text)])
+    return Message.of([section(text)])
 
 
 def as_sent(message: Message, delivery: Delivery) -> Message:
@@ -131,7 +131,7 @@ def as_sent(message: Message, delivery: Delivery) -> Message:
     """
     if not delivery.rewrites:
         return message
-    return Message(shortened(message.text, _text_limit(delivery)), ())
+    return Message(shortened(message.text, _text_limit(delivery)))
 
 
 def can_be_rewritten(delivery: Delivery) -> bool:

@@ -9,7 +9,6 @@ from bot.slack.views.blocks import (
     MAX_QUOTE,
     MAX_QUOTES,
     MAX_SECTION,
-    MAX_TEXT,
     NO_NAMES,
     Message,
     actions,
@@ -19,7 +18,6 @@ from bot.slack.views.blocks import (
     context,
     cut,
     date,
-    escaped,
     joined,
     listed,
     mrkdwn,
@@ -29,7 +27,6 @@ from bot.slack.views.blocks import (
     quotes,
     rich,
     section,
-    size,
     title,
     unformatted,
     words,
@@ -136,7 +133,6 @@ def approval_request(
     where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
     asked = f"Requested by <@{job.user}>{where}"
     heading = rich(paragraph(words(name or noun.capitalize(), bold=True)))
-    called = f"{noun.capitalize()}: “{unformatted(name)}”" if name else noun.capitalize()
     if delivery.settled_as is not None:
         outcome = _outcome(delivery.settled_as, delivery.settled_by)
         blocks = [heading, section(outcome)]
@@ -144,7 +140,7 @@ def approval_request(
         if reason:
             blocks.append(rich(quote(reason)))
         blocks.append(context(mrkdwn(asked)))
-        return Message(joined([called, outcome, escaped(reason, MAX_TEXT // 2), asked]), blocks)
+        return Message.of(blocks)
     script = script_of(job, None).strip()
     own = replace(job, params={at: text for at, text in job.params.items() if at != "script"})
     is_named = bool(presenter.name(own))  # or the script would begin twice
@@ -170,29 +166,22 @@ def approval_request(
         _AGAIN if job.attempts else "",
     ]
     is_whole = cut(script, MAX_QUOTES) == script
-    blocks = [
-        section(head),
-        *((heading,) if is_named else ()),
-        rich(
-            bullets(
-                paragraph(words(f"{label}: ", bold=True), words(cut(value, _MAX_FACT)))
-                for label, value in facts.items()
-            )
-        ),
-        *(quotes(script) if is_whole else [rich(quote(cut(script, MAX_QUOTE)))]),
-        *(() if is_whole else (context(mrkdwn(_BEGINNING)),)),
-        *(context(mrkdwn(line)) for line in small if line),
-        actions(approval_buttons(job)),
-    ]
-    text = [
-        head,
-        called if is_named else "",
-        *(f"{label}: {escaped(value, _MAX_FACT)}" for label, value in facts.items()),
-        *small,
-    ]
-    if script:
-        text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
-    return Message(joined(text), blocks)
+    return Message.of(
+        [
+            section(head),
+            *((heading,) if is_named else ()),
+            rich(
+                bullets(
+                    paragraph(words(f"{label}: ", bold=True), words(cut(value, _MAX_FACT)))
+                    for label, value in facts.items()
+                )
+            ),
+            *(quotes(script) if is_whole else [rich(quote(cut(script, MAX_QUOTE)))]),
+            *(() if is_whole else (context(mrkdwn(_BEGINNING)),)),
+            *(context(mrkdwn(line)) for line in small if line),
+            actions(approval_buttons(job)),
+        ]
+    )
 
 
 def _made(job: Job, presenter: Presenter, *, is_public: bool) -> str:
@@ -219,7 +208,7 @@ def made_with(
         text += f"\nand {others:,} more"
     label = "Unmute messages" if muted else "Mute messages"
     mute = button(label, MUTE, value="no" if muted else "yes")
-    return Message(text, [{**section(text), "accessory": mute}])
+    return Message.of([{**section(text), "accessory": mute}])
 
 
 def notice_of_day(jobs: Sequence[Job], public: Collection[str], presenters: Presenters) -> Message:
@@ -230,7 +219,7 @@ def notice_of_day(jobs: Sequence[Job], public: Collection[str], presenters: Pres
     made = made_with(jobs, public, presenters)
     if all(job.asks_owner for job in jobs):
         return made
-    return Message(made.text, [*made.blocks, actions([button(_ASK_FIRST, ASK_FIRST)])])
+    return Message.of([*made.blocks, actions([button(_ASK_FIRST, ASK_FIRST)])])
 
 
 def training_notice(job: Job, name: str) -> Message:
@@ -248,7 +237,7 @@ def training_notice(job: Job, name: str) -> Message:
     )
     pressed = button("Stop it", STOP_TRAINING, value=job.id, confirm=stop)
     ask = button(_ASK_FIRST, ASK_FIRST, value=job.id)
-    return Message(text, [section(text), actions([ask, pressed])])
+    return Message.of([section(text), actions([ask, pressed])])
 
 
 def _outcome(settlement: Settlement, user: str | None) -> str:

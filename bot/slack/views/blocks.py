@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from bot.links import plain_link
 from bot.model import spoken_time
@@ -42,6 +42,8 @@ NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _HALF_MARKUP: Final = re.compile(r"<[^>]*\Z|&[a-z]*\Z")
 _ELLIPSIS: Final = len("…".encode())  # bytes
 _MAX_TITLE: Final = 60
+# Emoji at the beginning of a line, and bars: what they show is said beside them.
+_FOR_EYES: Final = re.compile("^:[a-z_]+: |`[█░]+` ", re.MULTILINE)
 _DATE: Final = "{date_short_pretty} at {time}"
 # A unit, its seconds, and up to how many seconds it is used.
 _UNITS: Final = (
@@ -55,10 +57,15 @@ _BRIEF: Final = {"second": "sec", "minute": "min"}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent to Slack: the whole of it as text, and the same drawn as blocks."""
+    """What is sent to Slack: a text alone, or blocks and what they say as text."""
 
     text: str
-    blocks: Sequence[Json]
+    blocks: Sequence[Json] = ()
+
+    @classmethod
+    def of(cls, blocks: Sequence[Json]) -> Self:
+        """Return a message of blocks, with their text."""
+        return cls(text_of(blocks), blocks)
 
 
 def in_order(text: str) -> str:
@@ -360,6 +367,62 @@ def _given(**values: object) -> Json:
         for name, value in values.items()
         if value is not None and value is not False and value != ""
     }
+
+
+# ── As text ───────────────────────────────────────────────────────────────────────────────────
+
+
+def text_of(blocks: Iterable[Json]) -> str:
+    """Return what blocks say as the ``text`` of their message, with the links of their buttons.
+
+    Slack shows it in notifications, and has it read aloud:
+    https://docs.slack.dev/reference/methods/chat.postMessage. Of quotations it has as much as
+    everything else leaves room for.
+    """
+    lines = [line for block in blocks for line in _lines(block)]
+    room = MAX_TEXT - size("\n".join(line for line, is_quoted in lines if not is_quoted))
+    text = []
+    for line, is_quoted in lines:
+        said = shortened(line, room - 1) if is_quoted else line
+        room -= size(said) + 1 if is_quoted else 0
+        text.append(said)
+    return joined(text)
+
+
+def _lines(part: Json) -> list[tuple[str, bool]]:
+    """Return the lines of a block, or of a part of one, in mrkdwn, and whether each is quoted."""
+    match part:
+        case {"type": "section", "text": text}:
+            return _lines(text)
+        case {"type": "mrkdwn", "text": text}:
+            return [(_FOR_EYES.sub("", text), False)]
+        case {"type": "rich_text_list", "elements": items}:
+            return [(f"• {_words_of(item)}", False) for item in items]
+        case {"type": "rich_text_section" | "rich_text_quote" as kind}:
+            return [(_words_of(part), kind == "rich_text_quote")]
+        case {"elements": parts} | {"options": parts}:
+            return [line for each in parts for line in _lines(each)]
+        case {"url": url, "text": {"text": label}}:
+            return [(anchor(url, label), False)]
+    return []
+
+
+def _words_of(part: Json) -> str:
+    """Return a paragraph of a rich text in mrkdwn."""
+    said = []
+    for each in part["elements"]:
+        match each:
+            case {"type": "text", "text": text, "style": {"code": True}}:
+                said.append(f"`{escape(text)}`")
+            case {"type": "text", "text": text}:
+                said.append(escape(_FORMATTING.sub("", text)))
+            case {"type": "channel", "channel_id": channel}:
+                said.append(f"<#{channel}>")
+            case {"type": "link", "url": url, "text": label}:
+                said.append(anchor(url, label))
+            case {"type": "date", "timestamp": at, "format": form, "fallback": in_utc}:
+                said.append(f"<!date^{at}^{form}|{in_utc}>")
+    return "".join(said)
 
 
 # ── Links and times ───────────────────────────────────────────────────────────────────────────

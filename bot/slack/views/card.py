@@ -19,7 +19,6 @@ from bot.slack.views.blocks import (
     brief,
     context,
     date,
-    escape,
     joined,
     mrkdwn,
     paragraph,
@@ -27,7 +26,6 @@ from bot.slack.views.blocks import (
     section,
     short_name,
     title,
-    unformatted,
     words,
 )
 from bot.slack.views.buttons import card_buttons
@@ -90,7 +88,6 @@ def card(
     noun, name = presenter.noun.capitalize(), title(presenter.name(job))
     status = _status(job, presenter, replica, retry, approvers=approvers, names=names, who=who)
     word = status.word or state_word(job, presenter)
-    bar, figures = _progress(job, presenter)
     why = explanation(job, presenter, where="here", who=who)
     blocks = [
         rich(paragraph(words(name or noun, bold=True))),
@@ -98,25 +95,15 @@ def card(
             joined(
                 [
                     f"{status.emoji} *{word}*{status.more}",
-                    joined([bar, status.line], by=" "),
+                    joined([_progress(job, presenter), status.line], by=" "),
                 ]
             )
         ),
         *([rich(paragraph(words(why)))] if why else []),
     ]
-    small = _small_print(job, replica, names)
-    blocks += [context(mrkdwn(line)) for line in small]
+    blocks += [context(mrkdwn(line)) for line in _small_print(job, replica, names)]
     blocks.append(actions(card_buttons(job, presenter, is_retried=retry is not None)))
-    called = f"{noun} “{unformatted(name)}”" if name else noun
-    said = word + status.more
-    text = [
-        f"{called}: {said}{'' if said.endswith(('.', '…')) else '.'}",
-        joined([figures, status.line], by=" "),
-        escape(why),
-        *small,
-        *links_of(job, presenter),
-    ]
-    return Message(joined(text), blocks)
+    return Message.of(blocks)
 
 
 def links_of(job: Job, presenter: Presenter) -> list[str]:
@@ -232,16 +219,16 @@ def _since(job: Job) -> str:
     return f"Started {ago(job.started_at)}{most}."
 
 
-def _progress(job: Job, presenter: Presenter) -> tuple[str, str]:
-    """Return how far a running job is: with a bar, and in figures alone for those who listen."""
+def _progress(job: Job, presenter: Presenter) -> str:
+    """Return how far a running job is, with a bar."""
     is_shown = job.state is State.RUNNING and not job.unreachable and job.waits_for is None
     progress = presenter.progress(job) if is_shown else None
     if progress is None:
-        return "", ""
+        return ""
     done, total = progress
     figures = f"{done}% done." if total == _HUNDRED else f"{done} of {total} steps done."
     full = round(_BAR_WIDTH * done / total)
-    return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {figures}", figures
+    return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {figures}"
 
 
 # ── Small print ───────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,6 @@ from typing import Final
 from bot.model import Delivery, Job, Settlement
 from bot.slack.views.blocks import (
     MAX_SECTION,
-    MAX_TEXT,
     Json,
     Message,
     actions,
@@ -19,7 +18,6 @@ from bot.slack.views.blocks import (
     rich,
     section,
     title,
-    unformatted,
     words,
 )
 from bot.slack.views.buttons import list_buttons, question_buttons
@@ -69,10 +67,9 @@ def question(
     """
     noun, name = presenter.noun, title(presenter.name(job))
     named = [rich(paragraph(words(name, bold=True)))] if name else []
-    called = f"{noun.capitalize()}: “{unformatted(name)}”" if name else ""
     if delivery.settled_as is not None:
         body = _settled(delivery.settled_as, delivery.settled_by, noun)
-        return _message(ask(noun), named, called, body)
+        return _message(ask(noun), named, body)
     is_first = admins_first and job.asked == 1
     asked, who_else = _who(delivery, job, admins, admins_first=is_first)
     small = (
@@ -81,7 +78,7 @@ def question(
         else "I'll ask again tomorrow and close this in a week."
     )
     body, buttons = joined([_WHAT_TO_DO, who_else], MAX_SECTION), question_buttons(job, presenter)
-    return _message(f"{asked} {ask(noun)}", named, called, body, small=small, buttons=buttons)
+    return _message(f"{asked} {ask(noun)}", named, body, small=small, buttons=buttons)
 
 
 def question_list(
@@ -118,33 +115,30 @@ def question_list(
     more = len(asked) - len(lines)
     if more:
         small = joined([f"And {more} more, in your Home tab.", small], by=" ")
-    names, items = [], []
+    items = []
     for each, of in lines:
         name = title_of(of, presenters[of.kind])
         how = f" · {_HOW[each.settled_as]}" if each.settled_as is not None else ""
-        names.append(f"• {unformatted(name)}{how}")
         items.append(paragraph(words(name, bold=not how), *([words(how)] if how else [])))
     buttons = list_buttons(job, still[:MAX_LISTED]) if still else []
-    text = joined(names, MAX_TEXT // 2)
-    return _message(head, [rich(bullets(items))], text, body, small=small, buttons=buttons)
+    return _message(head, [rich(bullets(items))], body, small=small, buttons=buttons)
 
 
 def _message(
     head: str,
     named: Sequence[Json],
-    called: str,
     body: str,
     *,
     small: str = "",
     buttons: Sequence[Json] = (),
 ) -> Message:
-    """Return a message that names requests in blocks, and is ``called`` so in its text."""
+    """Return a message about the requests that are ``named``."""
     blocks = [section(head), *named, section(body)]
     if buttons:
         blocks.append(actions(buttons))
     if small:
         blocks.append(context(mrkdwn(small)))
-    return Message(joined([head, called, body, small]), blocks)
+    return Message.of(blocks)
 
 
 def ask(noun: str) -> str:

@@ -13,7 +13,6 @@ from bot.slack.views.blocks import (
     anchor,
     context,
     cut,
-    escape,
     joined,
     mrkdwn,
     paragraph,
@@ -63,15 +62,12 @@ def reply(
     links, transcript = links_of(job, presenter), presenter.transcript(job).strip()
     called = f"“{name}”" if name else f"your {noun}"
     head = f"<@{job.user}>, {called} {_ending(job, presenter, names)}"
-    text = [head]
     if job.state is State.SUCCEEDED:
         blocks = [section(joined([head, joined(links, by=" · ")], MAX_SECTION))]
-        text += links
         if transcript:
             shown = cut(transcript, MAX_SHOWN)
             rest = _BEGINNING if shown != transcript else ""
             blocks += [rich(quote(shown)), *([context(mrkdwn(rest))] if rest else [])]
-            text += [f"Transcript: {escape(shown)}", rest]
     else:
         retried = ""
         if retry is not None:
@@ -79,10 +75,9 @@ def reply(
         why = explanation(job, presenter, where="above", who=who)
         blocks = [section(joined([head, retried]))]
         blocks += [rich(paragraph(words(why)))] if why else []
-        text += [escape(why), retried]
     if buttons := reply_buttons(job, presenter, is_retried=retry is not None):
         blocks.append(actions(buttons))
-    return Message(joined(text), blocks)
+    return Message.of(blocks)
 
 
 def needs_file(job: Job, presenter: Presenter) -> bool:
@@ -117,4 +112,4 @@ def _stopped(job: Job, noun: str) -> Message:
         text = f"<@{job.user}>, the person in the footage stopped this {noun}."
         if "script" in job.params:  # it waited to be sent
             text = f"<@{job.user}>, I didn't make your {noun}: its replica was removed."
-    return Message(text, [section(text)])
+    return Message.of([section(text)])
