@@ -21,7 +21,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
-from bot.ops.finding import Finding, error, explain, first, ok, warning
+from bot.ops.finding import Finding, error, explain, first, listed, ok, warning
 from bot.setting_values import MAX_BOX
 from bot.settings import ConnectionSettings, Settings
 from bot.slack.client import open_session, web_client
@@ -81,7 +81,6 @@ _TEXT: Final = "This is a test of Replica Videos. It goes away by itself."
 _INVITE: Final = "Invite the bot there (/invite), or try another channel."
 _SHARE_TRIES: Final = 10
 _SHARE_WAIT_S: Final = 1.0
-_MAX_NAMED: Final = 5
 _AT_A_TIME: Final = 8  # look-ups
 
 
@@ -100,7 +99,8 @@ async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> Asy
     answer = await _ask("auth.test", token, settings, timings, lambda found: found)
     yield answer if isinstance(answer, Finding) else _identity(answer)
     if (app_token := settings.slack_app_token) is not None:
-        yield await try_app_token(app_token.get_secret_value(), settings, timings)
+        token = app_token.get_secret_value()
+        yield await try_token("SLACK_APP_TOKEN", token, settings, timings)
     if isinstance(answer, Finding):
         return
     headers = {name.lower(): value for name, value in answer.headers.items()}
@@ -111,20 +111,20 @@ async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> Asy
         yield finding
 
 
-async def try_bot_token(token: str, connection: ConnectionSettings, timings: Timings) -> Finding:
-    """Return whose token it is."""
-    return await _ask("auth.test", token, connection, timings, _identity)
-
-
 def _identity(answer: AsyncSlackResponse) -> Finding:
     return ok("Slack", f"{answer.get('user')} in {answer.get('team')}")
 
 
-async def try_app_token(token: str, connection: ConnectionSettings, timings: Timings) -> Finding:
-    """Return whether Slack opens a connection for Socket Mode with a token.
+async def try_token(
+    name: str, token: str, connection: ConnectionSettings, timings: Timings
+) -> Finding:
+    """Return whether Slack accepts a token, which is that of the setting of this name.
 
-    It only returns an address: https://docs.slack.dev/reference/methods/apps.connections.open
+    Slack opens no connection for Socket Mode by that, and only returns its address:
+    https://docs.slack.dev/reference/methods/apps.connections.open
     """
+    if name == "SLACK_BOT_TOKEN":
+        return await _ask("auth.test", token, connection, timings, _identity)
     accepted = ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
     return await _ask("apps.connections.open", token, connection, timings, lambda _: accepted)
 
@@ -261,10 +261,8 @@ async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Fi
                 yield error(name, f"{each} {wrong}", f"Correct or remove {each} in {name}.")
         there = [named[each] for each in ids[name] if not named[each].wrong]
         if there:
-            more = len(there) - _MAX_NAMED
-            shown = ", ".join(each.name for each in there[:_MAX_NAMED])
             unseen = "" if all(each.is_seen for each in there) else _UNSEEN
-            yield ok("people", f"{words}: {shown}{f' and {more} more' if more > 0 else ''}{unseen}")
+            yield ok("people", f"{words}: {listed([each.name for each in there])}{unseen}")
     if approval := _judge_approval(settings, named):
         yield approval
 

@@ -22,6 +22,7 @@ from bot.service.errors import clause_of
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _MAX_READ: Final = 10_000  # characters of what another program may have said at any length
 _MAX_TEXT: Final = 600  # characters
+_MAX_NAMED: Final = 5
 _WIDTH: Final = 100  # columns at most, and on what is no terminal
 _MIN_TEXT: Final = 24  # columns of a text, however narrow the terminal is
 _STATE_WIDTH: Final = len("warning")
@@ -69,8 +70,8 @@ class Finding:
         state = "ERROR" if self.state is CheckState.ERROR else str(self.state)
         head = f"{state:<{_STATE_WIDTH}}  {self.name:<{_NAME_WIDTH}}  "
         return "\n".join(
-            _wrapped(self.message, head, _INDENT)
-            + _wrapped(self.remedy, _INDENT + "  ", _INDENT + "  ")
+            wrapped(self.message, head, _INDENT)
+            + wrapped(self.remedy, _INDENT + "  ", _INDENT + "  ")
         )
 
     def as_json(self) -> dict[str, str]:
@@ -150,7 +151,7 @@ def _line(found: Sequence[Finding]) -> str:
         )
     )
     text = f"{_MARKS[worst]} {area:<{_AREA_WIDTH}}  {said}"
-    width = _columns()
+    width = _columns(_WIDTH)
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
@@ -201,14 +202,21 @@ def split(refusal: str) -> tuple[str, str]:
     return message.rstrip("."), sentence(remedy)
 
 
-def _columns() -> int:
-    return min(_WIDTH, shutil.get_terminal_size((_WIDTH, 0)).columns)
+def listed(names: Sequence[str]) -> str:
+    """Return the first five names, and how many more there are."""
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _wrapped(text: str, first: str, indent: str) -> list[str]:
+def _columns(most: int) -> int:
+    return min(most, shutil.get_terminal_size((most, 0)).columns)
+
+
+def wrapped(text: str, first: str, indent: str, most: int = _WIDTH) -> list[str]:
+    """Return the lines of a text, as wide as the terminal, of ``most`` columns at most."""
     return textwrap.wrap(
         text,
-        max(_columns(), len(indent) + _MIN_TEXT),
+        max(_columns(most), len(indent) + _MIN_TEXT),
         initial_indent=first,
         subsequent_indent=indent,
         break_long_words=False,

@@ -11,9 +11,7 @@ import json
 import logging
 import os
 import re
-import shutil
 import sys
-import textwrap
 import webbrowser
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
@@ -30,8 +28,17 @@ from bot.errors import OperatorError
 from bot.masking import Mask
 from bot.ops import doctor
 from bot.ops.doctor import list_replicas, read_unknown
-from bot.ops.doctor_slack import CreatedApp, create_app, try_app_token, try_bot_token
-from bot.ops.finding import CheckState, Finding, counted, printable, report, sentence
+from bot.ops.doctor_slack import CreatedApp, create_app, try_token
+from bot.ops.finding import (
+    CheckState,
+    Finding,
+    counted,
+    listed,
+    printable,
+    report,
+    sentence,
+    wrapped,
+)
 from bot.ops.manifest import manifest, read
 from bot.settings import (
     ENV_FILE,
@@ -91,7 +98,6 @@ _WRITTEN: Final = (
     *("VIDEO_API_URL", "VIDEO_API_KEY"),
 )
 _OFFER_AFTER: Final = 3  # tries: then it may go on with what was found wrong
-_MAX_NAMED: Final = 5  # replicas
 
 _ADDRESS: Final = (
     "The address of the service's API, up to /v2, from its API documentation,\n"
@@ -127,16 +133,9 @@ def _heading(text: str) -> None:
 
 def _say(text: str, start: str = _INDENT, **style: Any) -> None:  # noqa: ANN401 - as click has it
     """Print a paragraph, wrapped."""
-    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
-    wrapped = textwrap.fill(
-        printable(text),  # a part of it may come from the file, or from another program
-        max(width, len(start) + 20),
-        initial_indent=start,
-        subsequent_indent=" " * len(start),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    click.echo(click.style(wrapped, **style) if style else wrapped)
+    # A part of it may come from the file, or from another program.
+    lines = "\n".join(wrapped(printable(text), start, " " * len(start), _WIDTH))
+    click.echo(click.style(lines, **style) if style else lines)
 
 
 def _good(text: str) -> None:
@@ -292,9 +291,8 @@ class Wizard:
             list_replicas(url, key, proxy, _TIMINGS, SystemClock(), mask=Mask([key]))
         )
         if self.replicas:
-            number, named = len(self.replicas), ", ".join(self.replicas[:_MAX_NAMED])
-            more = f" and {number - _MAX_NAMED} more" if number > _MAX_NAMED else ""
-            _good(f"Your account has {counted(number, 'replica')}: {named}{more}.")
+            number = counted(len(self.replicas), "replica")
+            _good(f"Your account has {number}: {listed(self.replicas)}.")
 
     def _app(self) -> None:
         if "SLACK_BOT_TOKEN" in {**self._known, **self._given}:
@@ -356,23 +354,19 @@ class Wizard:
 
     def _tokens(self) -> None:
         _heading("The app's tokens")
-        self._checked_token("SLACK_BOT_TOKEN", try_bot_token)
+        self._token("SLACK_BOT_TOKEN")
         if self.uses_socket_mode:
-            self._checked_token("SLACK_APP_TOKEN", try_app_token)
+            self._token("SLACK_APP_TOKEN")
         else:
             self._values["SLACK_SIGNING_SECRET"] = self._value("SLACK_SIGNING_SECRET")
             _good("It looks right. Slack's first request will show whether it is.")
 
-    def _checked_token(
-        self,
-        name: str,
-        check: Callable[[str, ConnectionSettings, Timings], Coroutine[Any, Any, Finding]],
-    ) -> None:
-        async def checked(token: str) -> tuple[Finding, str]:
-            found = await check(token, self._connection, _TIMINGS)
+    def _token(self, name: str) -> None:
+        async def check(token: str) -> tuple[Finding, str]:
+            found = await try_token(name, token, self._connection, _TIMINGS)
             return found, "" if found.ok else name
 
-        self._checked([name], checked)
+        self._checked([name], check)
 
     # ── Questions ─────────────────────────────────────────────────────────────────────────────
 
