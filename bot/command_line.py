@@ -301,7 +301,7 @@ def move_database(source: str, target: str) -> _Run:
         for name, text in (("FROM", source), ("TO", target)):
             given = {"DATABASE_URL": text}
             if mistake := DatabaseSettings.mistake("DATABASE_URL", text):
-                raise OperatorError(mistake.replace("DATABASE_URL", name, 1))
+                raise OperatorError(f"{name} {mistake}")
             addresses.append(DatabaseSettings.read(given).database_address)
         old, new = addresses
         if isinstance(old, str) or isinstance(new, Path):

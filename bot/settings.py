@@ -61,12 +61,13 @@ class SettingsError(OperatorError):
     """The bot cannot start; ``str()`` lists all that is missing or wrong, without secrets.
 
     Attributes:
-        mistakes: a sentence for each setting that is missing or wrong, by its name.
+        mistakes: what is wrong with each setting, as the rest of a sentence that begins with its
+            name.
     """
 
     def __init__(self, message: str, mistakes: Mapping[str, str]) -> None:
         self.mistakes = mistakes
-        if self.has_missing and not ENV_FILE.exists():
+        if self.lacks_file:
             message += (
                 f"\nSettings come from the environment and from {ENV_FILE}, and there is no "
                 f"{ENV_FILE} in {Path.cwd()}. To make one: {sys.executable} -m bot init"
@@ -74,9 +75,10 @@ class SettingsError(OperatorError):
         super().__init__(message)
 
     @property
-    def has_missing(self) -> bool:
-        """Whether a setting that is needed is not set at all."""
-        return any(said.startswith(f"{name} {_MISSING}") for name, said in self.mistakes.items())
+    def lacks_file(self) -> bool:
+        """Whether a setting that is needed is not set at all, and there is no ``.env``."""
+        is_missing = any(said.startswith(_MISSING) for said in self.mistakes.values())
+        return is_missing and not ENV_FILE.exists()
 
 
 class EnvFileError(OperatorError):
@@ -217,7 +219,7 @@ class _Settings(BaseModel):
             return cls.model_validate(given, context={"temporary_disk": "DYNO" in environ})
         except ValidationError as error:
             mistakes = error.errors(include_url=False, include_context=False)
-        sentences = {}
+        wrong = {}
         for each in mistakes:
             name = str(each["loc"][0]).upper()  # a rejected default is listed by the field's name
             said = each["msg"].removeprefix("Value error, ")
@@ -231,12 +233,15 @@ class _Settings(BaseModel):
                 name = "SLACK_APP_TOKEN"  # of the two, the one that needs no address
             about = cls.table()[name]
             remedy = f": {about.where}." if about.hint and said[-1] != "." else ""
-            sentences[name] = f"{name} {said}{remedy}"
-        renamed = [
-            f"{given} is no setting of the bot. Rename it to {meant}, if that is meant."
-            for given, meant in misspelt(environ, {})
+            wrong[name] = f"{said}{remedy}"
+        sentences = [
+            *(f"{name} {said}" for name, said in wrong.items()),
+            *(
+                f"{given} is no setting of the bot. Rename it to {meant}, if that is meant."
+                for given, meant in misspelt(environ, {})
+            ),
         ]
-        raise SettingsError("\n  ".join([_REFUSAL, *sentences.values(), *renamed]), sentences)
+        raise SettingsError("\n  ".join([_REFUSAL, *sentences]), wrong)
 
     @classmethod
     def _owner_of_secret(cls, name: str, given: Mapping[str, str]) -> str | None:
@@ -250,7 +255,7 @@ class _Settings(BaseModel):
 
     @classmethod
     def mistake(cls, name: str, text: str) -> str | None:
-        """Return what is wrong with one setting, as a sentence that begins with its name."""
+        """Return what is wrong with one setting, as the rest of a sentence about it."""
         try:
             cls.read({name: text})
         except SettingsError as error:

@@ -96,20 +96,16 @@ async def examine(
         timings: those of the calls.
     """
     clock = SystemClock()
-    found = [*_check_names(environ, in_file)]
-    try:
-        settings = Settings.read(environ)
-    except SettingsError as refusal:
-        for finding in (*found, *_mistakes(refusal)):
-            yield finding.cleaned(str, SETTINGS)
+    settings, found = _read_settings(environ, in_file)
+    for finding in found:
+        yield finding.cleaned(str, SETTINGS)
+    if settings is None:
         yield warning(
             "everything else",
             "was not checked, because it depends on these settings",
             "Correct them, and run doctor again.",
         ).cleaned(str, "all else")
         return
-    for finding in (*found, *_check_sources(environ, in_file)):
-        yield finding.cleaned(str, SETTINGS)
     mask = Mask(settings.secrets)
     limit = timings.call_timeout * _CHECK_TIMEOUT
     checks: list[tuple[str, AsyncIterator[Finding], timedelta | None]] = [
@@ -161,55 +157,47 @@ async def _collected(
 # ── The settings ──────────────────────────────────────────────────────────────────────────────
 
 
-def _mistakes(refusal: SettingsError) -> Iterator[Finding]:
-    """Yield an error for each setting that is missing or wrong."""
-    for name, said in refusal.mistakes.items():
-        message, _, remedy = said.removeprefix(f"{name} ").partition(": ")
-        fix = sentence(remedy) or "Correct it, or remove it to have the default."
-        yield error(name, message.rstrip("."), fix)
-    if refusal.has_missing and not ENV_FILE.exists():
-        yield warning(
-            str(ENV_FILE),
-            f"is not in {Path.cwd()}, and settings are missing",
-            f"Run doctor in the folder that has {ENV_FILE}, or make one: {sys.executable} -m bot "
-            "init",
-        )
-
-
-def _check_names(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a warning for each variable that looks like a setting, and if others can read them."""
-    for name, meant in misspelt(environ, in_file):
-        yield warning(
+def _read_settings(
+    environ: Mapping[str, str], in_file: Mapping[str, str]
+) -> tuple[Settings | None, list[Finding]]:
+    """Return the settings, None if they are refused, and what is found about them."""
+    found = [
+        warning(
             name,
             "is no setting of the bot, and is ignored",
             f"Rename it to {meant}, if that is meant. Otherwise leave it."
             if meant
             else f"Remove it from {ENV_FILE}, of which the bot reads its settings only.",
         )
+        for name, meant in misspelt(environ, in_file)
+    ]
     if in_file and is_exposed():
-        yield warning(
-            str(ENV_FILE),
-            "has secrets in it, and other users of this machine may read or change it",
-            f"Run: chmod 600 {ENV_FILE}",
-        )
-
-
-def _check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield which settings are set twice, in the environment and in ``.env``."""
+        message = "has secrets in it, and other users of this machine may read or change it"
+        found.append(warning(str(ENV_FILE), message, f"Run: chmod 600 {ENV_FILE}"))
+    try:
+        settings = Settings.read(environ)
+    except SettingsError as refusal:
+        for name, said in refusal.mistakes.items():
+            message, _, remedy = said.partition(": ")
+            fix = sentence(remedy) or "Correct it, or remove it to have the default."
+            found.append(error(name, message.rstrip("."), fix))
+        if refusal.lacks_file:
+            message = f"is not in {Path.cwd()}, and settings are missing"
+            make = f"or make one: {sys.executable} -m bot init"
+            remedy = f"Run doctor in the folder that has {ENV_FILE}, {make}"
+            found.append(warning(str(ENV_FILE), message, remedy))
+        return None, found
     values = {name: environ.get(name, "").strip() for name in Settings.table()}
     twice = [
-        name
-        for name, text in values.items()
-        if text and in_file.get(name, "").strip() not in {"", text}
-    ]
-    for name in twice:
-        yield warning(
+        warning(
             name,
             f"is set twice: the environment's value counts, and not the one in {ENV_FILE}",
             "Remove it from one of them.",
         )
-    if not twice:
-        yield ok(SETTINGS, "complete, and none is wrong")
+        for name, text in values.items()
+        if text and in_file.get(name, "").strip() not in {"", text}
+    ]
+    return settings, found + (twice or [ok(SETTINGS, "complete, and none is wrong")])
 
 
 async def _check_public_url(settings: Settings) -> AsyncIterator[Finding]:

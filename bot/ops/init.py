@@ -180,7 +180,7 @@ def cleaned(text: str) -> str:
 def mistake_in(name: str, text: str) -> str | None:
     """Return what is wrong with a value, as a sentence without it."""
     mistake = Settings.mistake(name, text)
-    return f"That {mistake.removeprefix(name).strip()}" if mistake else None
+    return f"That {mistake}" if mistake else None
 
 
 def normal(name: str, text: str) -> str:
