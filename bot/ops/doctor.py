@@ -48,6 +48,7 @@ from bot.service import errors as service_errors
 from bot.service.media import hosts_to_allow
 from bot.settings import (
     ENV_FILE,
+    ConnectionSettings,
     Settings,
     SettingsError,
     environment,
@@ -422,8 +423,8 @@ async def _check_service(
 ) -> AsyncIterator[Finding]:
     """Yield what a harmless read from the service shows."""
     url, key = settings.video_api_url, settings.video_api_key.get_secret_value()
-    proxy, mask = settings.proxy_for(url), Mask(settings.secrets)
-    yield (await read_unknown(url, key, proxy, timings, clock, mask=mask))[0]
+    mask = Mask(settings.secrets)
+    yield (await read_unknown(url, key, settings, timings, clock, mask=mask))[0]
     finished = await asyncio.to_thread(stored_videos, settings.database_address)
     if hosts := hosts_to_allow(finished, settings.media_hosts):
         yield warning(
@@ -434,11 +435,17 @@ async def _check_service(
 
 
 async def read_unknown(
-    url: str, key: str, proxy: str | None, timings: Timings, clock: Clock, *, mask: Mask
+    url: str,
+    key: str,
+    connection: ConnectionSettings,
+    timings: Timings,
+    clock: Clock,
+    *,
+    mask: Mask,
 ) -> tuple[Finding, str]:
     """Return what a harmless read shows, and which setting has to be corrected, if any."""
     try:
-        async with service_client.connect(proxy) as clients:
+        async with service_client.connect(connection.proxy_for(url)) as clients:
             with service_errors.translated():
                 async with asyncio.timeout(timings.call_timeout.total_seconds()):
                     async with clients.reading.stream(
@@ -453,10 +460,16 @@ async def read_unknown(
 
 
 async def list_replicas(
-    url: str, key: str, proxy: str | None, timings: Timings, clock: Clock, *, mask: Mask
+    url: str,
+    key: str,
+    connection: ConnectionSettings,
+    timings: Timings,
+    clock: Clock,
+    *,
+    mask: Mask,
 ) -> list[str] | None:
     """Return the names of the account's replicas; None if the service does not list them."""
-    async with service_client.connect(proxy) as clients:
+    async with service_client.connect(connection.proxy_for(url)) as clients:
         service = service_client.VideoService(
             url, key, mask=mask, clients=clients, clock=clock, timings=timings
         )

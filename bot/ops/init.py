@@ -282,13 +282,13 @@ class Wizard:
         _heading("Video service")
 
         def check(url: str, key: str) -> Coroutine[Any, Any, tuple[Finding, str]]:
-            proxy = self._connection.proxy_for(url)
-            return read_unknown(url, key, proxy, _TIMINGS, SystemClock(), mask=Mask([key]))
+            return read_unknown(
+                url, key, self._connection, _TIMINGS, SystemClock(), mask=Mask([key])
+            )
 
         url, key = self._checked(["VIDEO_API_URL", "VIDEO_API_KEY"], check)
-        proxy = self._connection.proxy_for(url)
         self.replicas = asyncio.run(
-            list_replicas(url, key, proxy, _TIMINGS, SystemClock(), mask=Mask([key]))
+            list_replicas(url, key, self._connection, _TIMINGS, SystemClock(), mask=Mask([key]))
         )
         if self.replicas:
             number = counted(len(self.replicas), "replica")
