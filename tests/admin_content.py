@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from bot.slack.features.limits import Group
+from bot.slack.features.home import Group
 from bot.slack.views.home import AdminContent, Health
 from bot.store import (
     LimitChange,

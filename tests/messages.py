@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from bot.model import Failure, Settlement, State
-from bot.slack.features.actions import details, not_theirs
 from bot.slack.features.forms import offer
 from bot.slack.features.help import replica_help, short_help, video_help
-from bot.slack.features.limits import limits_form
-from bot.slack.features.list import found_jobs, listed, status_message
+from bot.slack.features.home import limits_form
+from bot.slack.features.jobs import details, found_jobs, listed, not_theirs, status_message
 from bot.slack.features.replica import listed_replicas
 from bot.slack.features.video import FIND_HELP, script_button
 from bot.slack.outbox.messages import redirected

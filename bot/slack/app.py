@@ -22,7 +22,8 @@ from slack_bolt.response import BoltResponse
 from bot.log import reference
 from bot.slack.access import OTHER_APP, OTHER_WORKSPACE, STRANGER
 from bot.slack.context import Feature, HandlerContext, general_error, log_failure, with_reference
-from bot.slack.features import actions, approval, home, mentions, questions, shortcuts
+from bot.slack.features import approval, home, jobs, questions
+from bot.slack.features import help as help_feature
 from bot.slack.payloads import (
     BlockAction,
     EventSender,
@@ -202,12 +203,11 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     """Register all listeners. Bolt tries them in this order: the most frequent come first."""
     for feature in features:
         feature.register(app, ctx)
-    actions.register(app, ctx)
+    jobs.register(app, ctx)
     questions.register(app, ctx)
     approval.register(app, ctx)
-    shortcuts.register(app, ctx)
     home.register(app, ctx)
-    mentions.register(app, ctx)
+    help_feature.register(app, ctx)
     app.event("app_uninstalled")(partial(on_uninstalled, ctx))
     app.event("tokens_revoked")(partial(on_revoked, ctx))
 

@@ -23,7 +23,6 @@ from bot.slack.context import (
     answer_form,
     register_clicks,
 )
-from bot.slack.features.actions import find_job
 from bot.slack.features.forms import (
     JobRequest,
     Metadata,
@@ -33,7 +32,7 @@ from bot.slack.features.forms import (
     text_field,
     where_field,
 )
-from bot.slack.features.list import list_jobs, show_status
+from bot.slack.features.jobs import find_job, list_jobs, show_status
 from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import Json, link
 from bot.slack.views.buttons import RETRY

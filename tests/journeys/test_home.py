@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 from datetime import timedelta
 
-from bot.slack.features.limits import Group, limits_form
+from bot.slack.features.home import Group, limits_form
 from bot.slack.views.approval import made_with
 from bot.slack.views.buttons import replica_row
 from bot.slack.views.home import (

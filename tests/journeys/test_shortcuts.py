@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from bot.slack.features.shortcuts import spoken_text
+from bot.slack.features.video import spoken_text
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from tests.modes import in_both_modes

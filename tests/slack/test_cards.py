@@ -23,8 +23,7 @@ from bot.model import (
     State,
     Verdict,
 )
-from bot.slack.features.actions import details
-from bot.slack.features.list import status_message
+from bot.slack.features.jobs import details, status_message
 from bot.slack.outbox.messages import compose, redirected
 from bot.slack.views.blocks import (
     Message,

@@ -15,7 +15,7 @@ from bot.slack.context import (
     answer_form,
     register_clicks,
 )
-from bot.slack.features.actions import SETTLED, find_job
+from bot.slack.features.jobs import SETTLED, find_job
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
 from bot.slack.views.blocks import Json, element, field, modal
 from bot.slack.views.buttons import APPROVE, DECLINE, WITHDRAW, attempt_of, pressed

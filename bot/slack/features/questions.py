@@ -1,17 +1,20 @@
-"""The buttons of a message that asks about several requests, and the form that answers each."""
+"""How people answer the question whether a create call made something: each, or several."""
 
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 
-from bot.kinds import Comparison
-from bot.kinds.answers import MAX_ID
+from bot.errors import OutsideError, Refused
+from bot.kinds import Comparison, Unreadable
+from bot.kinds.answers import MAX_ID, compare_with_job
+from bot.links import only_hosts
 from bot.model import Job, State, token_hash
+from bot.service.errors import UNKNOWN_ID
 from bot.slack.context import (
     UNKNOWN_KIND,
     HandlerContext,
@@ -21,20 +24,13 @@ from bot.slack.context import (
     register_clicks,
     updated,
 )
-from bot.slack.features.actions import (
-    NOT_AN_ID,
-    SETTLED,
-    add_candidate,
-    compare,
-    find_job,
-    is_id,
-    not_theirs,
-    queue_again,
-)
+from bot.slack.features.jobs import SETTLED, find_job, not_theirs
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
+from bot.slack.views.approval import NOBODY_TO_APPROVE
 from bot.slack.views.blocks import (
     Json,
     bullets,
+    cut,
     element,
     field,
     modal,
@@ -44,8 +40,18 @@ from bot.slack.views.blocks import (
     section,
     words,
 )
-from bot.slack.views.buttons import ANSWER_EACH, CANCEL_ALL, attempt_of, pressed
+from bot.slack.views.buttons import (
+    ANSWER_EACH,
+    CANCEL_ALL,
+    CREATE_AGAIN,
+    GIVE_UP,
+    HAVE_ID,
+    attempt_of,
+    pressed,
+)
+from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
 from bot.slack.views.question import MAX_LISTED, title_of
+from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _FORM: Final = "answers_form"
 _SETTLED_VIEW: Final = "answers_settled"
@@ -67,6 +73,9 @@ _HOW_TO: Final = (
 )
 _NOT_FOUND: Final = "Choose “I found it” to use the ID below, or remove the ID."
 _MARK_LENGTH: Final = 16
+_NOT_AN_ID: Final = "Paste only the ID."
+_ID_FORM: Final = "job_id_form"
+_REMOTE_ID: Final = "remote_id"
 
 
 class _Metadata(PrivateMetadata):
@@ -78,15 +87,200 @@ class _Metadata(PrivateMetadata):
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons and the form."""
+    app.view(_ID_FORM)(partial(answer_form, ctx, submit_id))
     app.view(_FORM)(partial(answer_form, ctx, on_submit))
     register_clicks(
         app,
         ctx,
         {
+            CREATE_AGAIN: create_again,
+            GIVE_UP: give_up,
+            HAVE_ID: open_id_form,
             ANSWER_EACH: open_form,
             CANCEL_ALL: cancel_all,
         },
     )
+
+
+# ── About one request ───────────────────────────────────────────────────────────────────────────
+
+
+async def create_again(ctx: HandlerContext, action: BlockAction) -> str | None:
+    """Create an unconfirmed job again, unless the button belongs to an earlier attempt."""
+    job_id, attempts = attempt_of(action.value)
+    job = await find_job(ctx, action, job_id)
+    refusal = await _queue_again(
+        ctx,
+        replace(job, attempts=attempts),
+        action.user,
+        ctx.service_deadline(),
+        person="You" if action.user == job.user else f"<@{job.user}>",
+        who=ctx.access.admin_mentions,
+    )
+    if refusal in {None, SETTLED}:
+        await _refresh_home(ctx, action)
+    return refusal
+
+
+async def give_up(ctx: HandlerContext, action: BlockAction) -> str | None:
+    """End an unconfirmed job, unless the button belongs to an earlier attempt."""
+    job_id, attempts = attempt_of(action.value)
+    job = await find_job(ctx, action, job_id)
+    cancelled = await ctx.store.jobs.cancel(job.id, attempts, action.user, ctx.clock.now())
+    await _refresh_home(ctx, action)
+    return None if cancelled else SETTLED
+
+
+async def _refresh_home(ctx: HandlerContext, action: BlockAction) -> None:
+    """Have the Home tab published in which an admin answered a question to somebody else."""
+    if action.is_outside_conversations:
+        await ctx.homes.open(action.user)
+
+
+async def _queue_again(
+    ctx: HandlerContext,
+    job: Job,
+    user: str,
+    deadline: float,
+    *,
+    person: str,
+    who: str,
+    in_form: bool = False,
+) -> str | None:
+    """Queue an unconfirmed job again unless another attempt was begun; return why not, if so.
+
+    If that needs approval, and ``user`` cannot give it, it waits for that.
+    ``person`` begins a sentence about its owner; ``who`` can raise a limit; ``in_form`` says
+    whether that is shown in a form. By the deadline, it has to be known whether ``user`` may do
+    that.
+    """
+    now = ctx.clock.now()
+    limits = ctx.store.limits.current
+    if refusal := await ctx.access.asking_refusal(limits, job.kind, user, deadline):
+        return refusal
+    membership = await ctx.access.membership(limits, job.kind, user, deadline)
+    try:
+        queued = await ctx.store.jobs.create_again(
+            job.id, job.attempts, user, now, membership.groups
+        )
+    except NotAllowed as outside:
+        return bound_error(outside, "", membership, who)
+    except NobodyToApprove:
+        return NOBODY_TO_APPROVE
+    except LimitReached as reached:
+        zone = ctx.access.zone(user)
+        resets = resets_in_form(reached.left, zone, ctx.clock.now()) if in_form else ""
+        said = limit_sentence(reached.left, resets, person=person, who=who)
+        return f"I didn't create it again. {said}"
+    return None if queued else SETTLED
+
+
+class _IdMetadata(PrivateMetadata):
+    """The form's ``private_metadata``."""
+
+    job: str
+    """The job that it is about."""
+    attempts: int = 1
+    """How many create calls were begun for it when the form was opened."""
+    warned: str = ""
+    """The id of which the user was told that it cannot be verified."""
+
+
+async def open_id_form(ctx: HandlerContext, action: BlockAction) -> str | None:
+    """Open the form."""
+    job_id, attempts = attempt_of(action.value)
+    job = await find_job(ctx, action, job_id)
+    if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
+        return SETTLED
+    return await ctx.open_view(action.trigger_id, _id_form(ctx, job))
+
+
+async def submit_id(ctx: HandlerContext, submission: ViewSubmission) -> Json:
+    """Have the named id checked; warn first of one that cannot be verified."""
+    metadata = submission.view.metadata(_IdMetadata)
+    typed = submission.view.fields().get(_REMOTE_ID, "").strip()
+    job = await ctx.store.jobs.fetch(metadata.job)
+    if job is None or not await ctx.may_press(submission.user, job):
+        raise Refusal(not_theirs("the person who asked"))
+    if job.kind not in ctx.kinds:
+        raise Refusal(UNKNOWN_KIND)
+    if not _is_id(typed):
+        raise Refusal(_NOT_AN_ID)
+    if (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
+        raise Refusal(SETTLED)
+    comparison, error = await _compare(ctx, job, typed, ctx.service_deadline())
+    if comparison is Comparison.UNKNOWN and typed != metadata.warned:
+        return updated(_id_form(ctx, job, unverified=typed))
+    if refusal := error or await _add_candidate(ctx, job, typed, submission.user):
+        raise Refusal(refusal)
+    return {}
+
+
+def _is_id(typed: str) -> bool:
+    """Return whether something typed may be an id of the service's."""
+    return 0 < len(typed) <= MAX_ID and typed.isprintable() and " " not in typed
+
+
+async def _compare(
+    ctx: HandlerContext, job: Job, remote_id: str, deadline: float
+) -> tuple[Comparison, str]:
+    """Return whether ``remote_id`` is what the job asked for, and why if it is something else."""
+    kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
+    owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
+    if owner is not None:
+        return Comparison.DIFFERENT, f"That {noun} belongs to request {owner.id}."
+    try:
+        async with asyncio.timeout_at(deadline):
+            answer = await ctx.service.read(kind.path, remote_id)
+            snapshot = kind.read(answer, remote_id)
+    except (OutsideError, Unreadable, TimeoutError) as error:
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            said = cut(only_hosts(error.reason), 200)
+            return Comparison.DIFFERENT, f"I can't find it: “{said}”"
+        return Comparison.UNKNOWN, ""  # it is read again before it is adopted
+    comparison = compare_with_job(kind, job, snapshot)
+    different = comparison is Comparison.DIFFERENT
+    return comparison, f"That {noun} isn't the right one." if different else ""
+
+
+async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str) -> str | None:
+    """Add an id as a candidate; return why that cannot be done, if so."""
+    now = ctx.clock.now()
+    match await ctx.store.jobs.add_candidate(job.id, job.attempts, remote_id, user, now):
+        case AddedCandidate.STORED:
+            return None
+        case AddedCandidate.OTHER_UNCHECKED:
+            return "Another ID is being checked. Try again in a few minutes."
+        case AddedCandidate.SETTLED:
+            return SETTLED
+
+
+def _id_form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
+    """Return the form; with a warning, if ``unverified`` was typed and cannot be verified."""
+    noun = ctx.presenters[job.kind].noun
+    warning = f"I can't tell if this {noun} is the right one. Use it anyway?"
+    hint = "You'll find it in your account there."
+    remote_id = field(
+        _REMOTE_ID,
+        f"{noun.capitalize()} ID at the video service",
+        element(
+            "plain_text_input", _REMOTE_ID, initial_value=unverified or None, max_length=MAX_ID
+        ),
+        hint="" if unverified else hint,
+    )
+    return modal(
+        _ID_FORM,
+        f"{noun.capitalize()} ID",
+        submit="Use it anyway" if unverified else f"Use this {noun}",
+        close="Cancel",
+        private_metadata=json.dumps(
+            {"job": job.id, "attempts": job.attempts, "warned": unverified}
+        ),
+        blocks=[section(warning), remote_id] if unverified else [remote_id],
+    )
+
+
+# ── About several ───────────────────────────────────────────────────────────────────────────────
 
 
 async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
@@ -208,9 +402,9 @@ async def _check(
         return {}, False
     if answer.choice != _FOUND:
         return ({at_choice: _NOT_FOUND} if answer.remote_id else {}), False
-    if not is_id(answer.remote_id):
-        return {at_id: NOT_AN_ID}, False
-    comparison, error = await compare(ctx, job, answer.remote_id, deadline)
+    if not _is_id(answer.remote_id):
+        return {at_id: _NOT_AN_ID}, False
+    comparison, error = await _compare(ctx, job, answer.remote_id, deadline)
     return ({at_id: error} if error else {}), comparison is Comparison.UNKNOWN
 
 
@@ -224,11 +418,11 @@ async def _carry_out(
     if not _is_open(job, answer.key):
         return SETTLED
     if choice == _FOUND:
-        return await add_candidate(ctx, job, answer.remote_id, user)
+        return await _add_candidate(ctx, job, answer.remote_id, user)
     if choice == _AGAIN:
         person = "You" if user == job.user else "The person who asked"
         who = await ctx.access.admin_names(deadline)
-        return await queue_again(ctx, job, user, deadline, person=person, who=who, in_form=True)
+        return await _queue_again(ctx, job, user, deadline, person=person, who=who, in_form=True)
     cancelled = await ctx.store.jobs.cancel(job.id, job.attempts, user, ctx.clock.now())
     return None if cancelled else SETTLED
 

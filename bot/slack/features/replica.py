@@ -32,7 +32,6 @@ from bot.slack.context import (
     register_clicks,
     updated,
 )
-from bot.slack.features.actions import find_failed, not_theirs, retry_metadata
 from bot.slack.features.forms import (
     JobRequest,
     Metadata,
@@ -52,7 +51,7 @@ from bot.slack.features.forms import (
     where_field,
 )
 from bot.slack.features.help import replica_help
-from bot.slack.features.list import list_jobs, show_status
+from bot.slack.features.jobs import find_failed, list_jobs, not_theirs, retry_metadata, show_status
 from bot.slack.payloads import BlockAction, PrivateMetadata, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import (
     Json,

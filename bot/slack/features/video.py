@@ -1,6 +1,8 @@
-"""The /video command and the create form: opening, drawing, type-ahead, submission, retry."""
+"""The /video command, the shortcuts and the create form: opening, type-ahead, submission, retry."""
 
+import html
 import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache, partial
@@ -10,6 +12,7 @@ from typing import Final
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 
+from bot.clock import deadline
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, VIDEO, fingerprint, is_replica_id, parse
 from bot.model import Job, Verdict, spoken_time
@@ -22,15 +25,16 @@ from bot.slack.context import (
     Said,
     answer_command,
     answer_form,
+    answer_interaction,
     kept_left,
     missing_id,
     register_clicks,
     updated,
 )
-from bot.slack.features.actions import find_failed, find_job, retry_metadata
 from bot.slack.features.forms import (
     MAKE_ANOTHER,
     TELL_CHANNEL,
+    FileUnavailable,
     JobRequest,
     Metadata,
     check_used,
@@ -53,7 +57,14 @@ from bot.slack.features.forms import (
     where_field,
 )
 from bot.slack.features.help import video_help
-from bot.slack.features.list import find_made, list_jobs, show_status
+from bot.slack.features.jobs import (
+    find_failed,
+    find_job,
+    find_made,
+    list_jobs,
+    retry_metadata,
+    show_status,
+)
 from bot.slack.payloads import (
     BlockAction,
     OptionsRequest,
@@ -116,6 +127,31 @@ Slack takes up to 40,000 characters: https://docs.slack.dev/reference/methods/ch
 """
 _MORE_FIELDS: Final = frozenset({"script_file", TELL_CHANNEL, *LINK_FIELDS, *_MORE_BOXES})
 
+_FROM_MESSAGE: Final = "video_from_message"
+_FROM_ANYWHERE: Final = "video_from_anywhere"
+_NO_TEXT: Final = "This message has no text to speak. Try another."
+_FILES_NOT_READ: Final = "I can't read the attached file. Copy its text."
+_IS_ATTACHED: Final = "The script is the attached file."
+_MAX_NAMES: Final = 10
+# Slack escapes brackets that people type: if one opens within another, neither is Slack's. No
+# pattern takes more than linear time.
+_ANGLED: Final = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
+_UNNAMED: Final = re.compile(r"<([@#])([A-Z0-9]{1,40})(?:\|)?>", re.ASCII)
+_EMOJI: Final = re.compile(
+    r"[ \t]?(?<!\w):(?:[+-]1|[0-9_'-]{0,100}[a-z][a-z0-9_'+-]{0,100}):(?!\w)", re.ASCII
+)
+_CODE: Final = re.compile(r"`{1,3}([^`]+)`{1,3}")
+# It ends at the next mark of its sort, unless that is inside a word: no part is looked at twice.
+_EMPHASIS: Final = re.compile(
+    r"(?<!\w)(?:"
+    + "|".join(rf"{m}(?=\S)((?:[^{m}\n]|(?<=\w){m}(?=\w))*[^{m}\s]){m}" for m in (r"\*", "_", "~"))
+    + r")(?!\w)"
+)
+_QUOTE: Final = re.compile(r"^&gt; ?", re.MULTILINE)
+_NESTED: Final = 3
+"""Bold, italic and struck out may be inside each other."""
+_EVERYONE: Final = frozenset({"channel", "here", "everyone"})
+
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners, the most frequent first: Bolt tries them in this order."""
@@ -132,6 +168,10 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
             MAKE_VIDEO: use_replica,
             _USE_AS_SCRIPT: use_as_script,
         },
+    )
+    app.shortcut(_FROM_MESSAGE)(partial(answer_interaction, ctx, ShortcutPayload, from_message))
+    app.shortcut(_FROM_ANYWHERE)(
+        partial(answer_interaction, ctx, ShortcutPayload, open_create_form)
     )
 
 
@@ -275,6 +315,94 @@ async def use_replica(
 async def use_as_script(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with what was, or looked like, a subcommand."""
     return await open_create_form(ctx, action, action.channel, script=action.value)
+
+
+# ── Shortcuts ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | None:
+    """Open the form with a message's text as script; card and reply go into its thread."""
+    script, file, note = await _attached_script(ctx, shortcut)
+    if not script and file is None:
+        # Those that Slack tells soon: the form has to open.
+        ids, until = sorted(unnamed_ids(shortcut.text)), deadline(ctx.timings.message_timeout)
+        names = await ctx.access.directory.names(ids[:_MAX_NAMES], until)
+        script = spoken_text(shortcut.text, names)
+    if not script and file is None:
+        await ctx.show_notice(shortcut.trigger_id, note or _NO_TEXT)
+        return None
+    return await open_create_form(
+        ctx,
+        shortcut,
+        shortcut.channel,
+        thread_ts=shortcut.thread_ts,
+        script=script,
+        file=file,
+        file_ts=shortcut.ts,
+        note=note,
+    )
+
+
+async def _attached_script(
+    ctx: HandlerContext, shortcut: ShortcutPayload
+) -> tuple[str, str | None, str]:
+    """Return what a message's text file gives, as far as Slack gives it soon.
+
+    That is a script, or the file to read when the form is submitted, and a note for the form.
+    """
+    if (file := shortcut.text_file) is None:
+        return "", None, ""
+    max_script = ctx.store.limits.current.max_script
+    if not takes_files(ctx, max_script):
+        return "", None, _FILES_NOT_READ
+    try:
+        script = await read_script(
+            ctx,
+            file,
+            max_script,
+            deadline(ctx.timings.message_timeout),
+            user=shortcut.user,
+            message=(shortcut.channel, shortcut.ts),
+        )
+    except FileUnavailable:
+        return "", file, _IS_ATTACHED
+    except Refusal as error:
+        return "", None, str(error)
+    script = script.strip()
+    if len(script) <= MAX_BOX:
+        return script, None, ""
+    return "", file, f"{_IS_ATTACHED} It takes about {spoken(script)} to speak."
+
+
+def unnamed_ids(text: str) -> set[str]:
+    """Return the ids of the people and channels that are mentioned without their names."""
+    return {found.group(2) for found in _UNNAMED.finditer(text)}
+
+
+def spoken_text(text: str, names: Mapping[str, str]) -> str:
+    """Return a message's ``text`` in plain words.
+
+    ``names`` has the names of those that are mentioned without one, as far as they are known.
+    """
+
+    def plain(found: re.Match[str]) -> str:
+        target, label = found.group(1), found.group(2) or ""
+        sigil, rest = target[:1], target[1:]
+        match sigil:
+            case "@":
+                return label.removeprefix("@") or names.get(rest, "someone")
+            case "#":
+                return label.removeprefix("#") or names.get(rest, "a channel")
+            case "!":
+                kind = rest.partition("^")[0]
+                return "everyone" if kind in _EVERYONE else label.removeprefix("@")
+        return label or target.removeprefix("mailto:")
+
+    words = _ANGLED.sub(plain, _QUOTE.sub("", text))
+    words = _CODE.sub(r"\1", _EMOJI.sub("", words))
+    for _ in range(_NESTED):
+        words = _EMPHASIS.sub(r"\1\2\3", words)
+    return html.unescape(words).strip()
 
 
 # ── In the form ───────────────────────────────────────────────────────────────────────────────

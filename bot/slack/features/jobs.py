@@ -1,24 +1,37 @@
-"""The state of jobs of any kind: the list of a user's jobs, and the status of one."""
+"""Jobs of any kind: their list, the search, the status of one, and the buttons of its messages."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
 from bot.kinds.answers import MAX_ID, moment
 from bot.links import only_hosts
-from bot.model import Job, Snapshot, Verdict
+from bot.model import Delivery, Failure, Job, Snapshot, Verdict
 from bot.service.errors import UNKNOWN_ID
-from bot.slack.context import UNKNOWN_KIND, HandlerContext, Said
-from bot.slack.payloads import SlashCommand
+from bot.slack.context import (
+    UNKNOWN_JOB,
+    UNKNOWN_KIND,
+    HandlerContext,
+    Refusal,
+    Said,
+    register_clicks,
+)
+from bot.slack.outbox.find import permalink
+from bot.slack.payloads import BlockAction, SlashCommand
 from bot.slack.views.blocks import (
     MAX_QUOTE,
     Json,
     Message,
+    anchor,
     bullets,
     cut,
     escape,
@@ -26,17 +39,21 @@ from bot.slack.views.blocks import (
     in_channel,
     link,
     linked,
+    modal,
     moment_of,
     one_line,
     paragraph,
     quote,
+    quotes,
     rich,
     section,
     span,
     title,
     words,
 )
-from bot.slack.views.presenters import Presenter, script_of, state_word
+from bot.slack.views.buttons import CHECK_NOW, DETAILS, MORE, OPEN_LINK, STOP, attempt_of
+from bot.slack.views.kinds import REPLICA_ID
+from bot.slack.views.presenters import NOT_APPROVED, Presenter, script_of, state_word
 from bot.slack.views.question import title_of
 
 _MAX_LISTED: Final = 15
@@ -60,6 +77,220 @@ _PUBLIC: Final = frozenset({*_MORE, "created_at", "updated_at"})
 
 Fact: TypeAlias = tuple[str, str | datetime]
 """A label, and a text or a time."""
+_RETRIED: Final = "This has already been retried."
+SETTLED: Final = "That's already settled."
+_DETAILS_VIEW: Final = "job_details"
+# Bytes of JSON. Slack opens views of 250,000: the rest is for what stands around the blocks.
+_MAX_BLOCKS: Final = 249_000
+_BEGINNING: Final = "This is the beginning: the rest doesn't fit here."
+
+
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners for the buttons."""
+    app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
+    register_clicks(
+        app,
+        ctx,
+        {
+            CHECK_NOW: check_now,
+            STOP: stop_waiting,
+            DETAILS: open_details,
+            MORE: open_details,
+        },
+    )
+
+
+# ── Buttons ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def check_now(ctx: HandlerContext, action: BlockAction) -> str | None:
+    """Poll a job at once; of one that has ended, show how it stands at the service."""
+    job = await find_job(ctx, action)
+    if not job.state.ended:
+        await ctx.store.jobs.wake(job, ctx.clock.now())
+        where = "this tab" if action.is_outside_conversations else "the message above"
+        return f"Checking now. I'll update {where}."
+    if job.remote_id is None:
+        return SETTLED
+    work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
+    ctx.answer_later(action, work)
+    return None
+
+
+async def stop_waiting(ctx: HandlerContext, action: BlockAction) -> str | None:
+    """End a job that the service works on, unless the button belongs to an earlier attempt."""
+    job_id, attempts = attempt_of(action.value)
+    job, now = await find_job(ctx, action, job_id), ctx.clock.now()
+    failure = Failure.STOPPED if action.user == job.user else Failure.STOPPED_BY_ADMIN
+    stopped = await ctx.store.jobs.stop(job.id, attempts, failure, action.user, now)
+    return None if stopped else SETTLED
+
+
+async def open_details(ctx: HandlerContext, action: BlockAction) -> str | None:
+    """Open the details of a job, unless a link was chosen in its menu: Slack opens that itself."""
+    if action.value.startswith(OPEN_LINK):
+        return None
+    job = await find_job(ctx, action, what="see the details", reads=True)
+    presenter = ctx.presenters[job.kind]
+    replica_id = presenter.replica_id(job)
+    names = ctx.store.replicas.names([replica_id] if replica_id else [])
+    approves = ctx.may_approve(action.user, job)
+    view = details(
+        job, presenter, reader=action.user, replica="".join(names.values()), approves=approves
+    )
+    return await ctx.open_view(action.trigger_id, view)
+
+
+def details(
+    job: Job, presenter: Presenter, *, reader: str, replica: str = "", approves: bool = False
+) -> Json:
+    """Return the view with all that is known of a job.
+
+    A script is shown to the person who wrote it, and to one who ``approves`` it; so that they can
+    look at whose face it is, they alone see whole links. ``replica`` is the name of the replica
+    that the job uses, if that is known.
+    """
+    own = reader == job.user or approves
+    links = presenter.given_links(job) if approves else {}
+    elsewhere = {*links, REPLICA_ID}
+    facts: list[Fact] = [
+        ("Status", state_word(job, presenter)),
+        ("Replica", replica),
+        *((at, text) for at, text in presenter.details(job).items() if at not in elsewhere),
+        ("Requested", job.created_at),
+        *_approval_of(job),
+        ("Usually takes", usually(job)),
+        ("Took", span(job.ended_at - job.started_at) if job.ended_at and job.started_at else ""),
+    ]
+    for_support: list[Fact] = [
+        ("Request number", job.id),
+        (REPLICA_ID, presenter.replica_id(job) or ""),
+        *facts_of(job.snapshot, presenter, job, own=True),
+        ("Made by earlier tries", ", ".join(job.orphaned_ids)),
+        *([("Started", job.started_at)] if job.started_at is not None else []),
+        *([("Ended", job.ended_at)] if job.ended_at is not None else []),
+    ]
+    name = title(presenter.name(job)) if own else ""
+    blocks = [rich(paragraph(words(name, bold=True)))] if name else []
+    whole = [
+        paragraph(words(f"{label}: ", bold=True), linked(url, url)) for label, url in links.items()
+    ]
+    blocks.append(rich(bullets([*whole, *rows(facts)])))
+    support = [rich(paragraph(words("For support", bold=True)), bullets(rows(for_support)))]
+    if own and (script := script_of(job, job.snapshot)):
+        # The whole of it, if it fits: the closing reply has room for its beginning.
+        blocks += quotes(script)
+        while len(json.dumps([*blocks, *support])) > _MAX_BLOCKS:
+            blocks[-2:] = [section(_BEGINNING)]
+    heading = f"{presenter.noun.capitalize()} details"
+    return modal(_DETAILS_VIEW, heading, close="Close", blocks=[*blocks, *support])
+
+
+def _approval_of(job: Job) -> list[Fact]:
+    """Return when a job was approved, or when its approval expires."""
+    if job.approval is None or job.failure in NOT_APPROVED:
+        return []
+    if job.approval.decided_at is None:
+        return [("Approval expires", job.approval.until)]
+    return [("Approved", job.approval.decided_at)]
+
+
+async def acknowledge(ack: AsyncAck) -> None:
+    """Acknowledge a link button: Slack opens the link by itself."""
+    await ack()
+
+
+# ── What features use ─────────────────────────────────────────────────────────────────────────
+
+
+def not_theirs(owner: str, what: str = "do that") -> str:
+    """Return that a job is someone else's; a form, unlike a message, cannot mention its owner."""
+    return f"Only {owner} or an admin can {what}."
+
+
+async def find_job(
+    ctx: HandlerContext,
+    action: BlockAction,
+    job_id: str | None = None,
+    what: str = "do that",
+    *,
+    reads: bool = False,
+    is_shared: bool = False,
+) -> Job:
+    """Return the job of a button if this user may decide about it.
+
+    ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does. With
+    ``reads`` it changes nothing, and those who are asked to approve the job may press it too; one
+    that ``is_shared`` is for all who see the job in its channel. A message that was posted twice is
+    replaced where it is no longer kept up to date.
+
+    Raises:
+        Refusal: they may not, or there is no such job.
+    """
+    job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
+    if job is None:
+        raise Refusal(UNKNOWN_JOB)
+    await _replace_copy(ctx, action, job)
+    if job.kind not in ctx.kinds:
+        raise Refusal(UNKNOWN_KIND)
+    if not (
+        (reads and ctx.may_approve(action.user, job))
+        or (is_shared and action.channel == job.channel)
+        or await ctx.may_press(action.user, job)
+    ):
+        raise Refusal(not_theirs(f"<@{job.user}>", what))
+    return job
+
+
+async def _replace_copy(ctx: HandlerContext, action: BlockAction, job: Job) -> None:
+    """Replace the message of a button if it is a copy of one that was posted again.
+
+    Nothing is known of a copy before: its post got no answer, and it could not be looked for.
+    """
+    if action.posted_ts is None or action.response_url is None:
+        return
+    card = await ctx.store.deliveries.fetch_kept_card(job, action.posted_ts)
+    if card is not None:
+        ctx.background.spawn(_point_to(ctx, action.response_url, card))
+
+
+async def _point_to(ctx: HandlerContext, response_url: str, card: Delivery) -> None:
+    url = await permalink(ctx.client, card, ctx.timings)
+    rest = f"{anchor(url, 'See your request')}." if url else "The other one is up to date."
+    text = f"This message was posted twice. {rest}"
+    await ctx.replace_original(response_url, Message.of([section(text)]))
+
+
+async def find_failed(ctx: HandlerContext, action: BlockAction) -> Job | None:
+    """Return the job of *Edit and retry*, as ``find_job`` does; None if it was retried before."""
+    job = await find_job(ctx, action)
+    retry = await ctx.store.jobs.fetch_retry(job)
+    if retry is None:
+        return job
+    ctx.answer_later(action, _already_retried(ctx, retry))
+    return None
+
+
+async def _already_retried(ctx: HandlerContext, retry: Job) -> Message:
+    card = await ctx.store.deliveries.fetch_card(retry)
+    link = await permalink(ctx.client, card, ctx.timings) if card.ts is not None else ""
+    where = f" {anchor(link, 'See the new request')}." if link else ""
+    return Message(f"{_RETRIED}{where}")
+
+
+async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
+    """Return the metadata of a form that retries a job: it goes into the thread of its card."""
+    card = await ctx.store.deliveries.fetch_card(job)
+    # A job that was to be posted as a direct message has the person's id for a channel.
+    as_direct_message = job.channel == job.user
+    is_there = card.ts is not None and (as_direct_message or card.channel == job.channel)
+    thread_ts = job.thread_ts or (card.ts if is_there else None)
+    there = card.channel if is_there else ""
+    channel = there if as_direct_message else job.channel
+    return {"channel": channel, "thread_ts": thread_ts, "retry_of": job.id}
+
+
+# ── List and status ───────────────────────────────────────────────────────────────────────────
 
 
 async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
