@@ -168,16 +168,6 @@ async def test_the_warning_is_shown_again_for_another_id(world: World) -> None:
     assert not world.replies(lost.card)
 
 
-async def test_a_link_in_a_refusal_of_an_id_is_shown_as_its_host(world: World) -> None:
-    lost = await _lost(world, None)
-    refusal = {"message": "no such video at https://files.example.com/t-s3cretPath"}
-    world.service.faults.always("read_video", CannedResponse(404, refusal))
-
-    form = await _types(world, lost, "v-unknown")
-
-    assert form.errors["remote_id"].endswith("“no such video at files.example.com”")
-
-
 async def test_what_a_callback_named_for_another_request_is_not_given_to_a_person(
     world: World,
 ) -> None:

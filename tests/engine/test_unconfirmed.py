@@ -275,26 +275,6 @@ async def test_an_id_that_a_callback_names_replaces_one_from_the_person(world: W
     assert f"/watch/{video_id}" in reply.text
 
 
-@pytest.mark.parametrize("person_first", [True, False])
-async def test_an_id_from_the_person_counts_as_theirs_if_a_callback_names_it_too(
-    world: World, *, person_first: bool
-) -> None:
-    world.service.next_video(Scenario(overrides={"data": None}))
-    asking = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    world.service.down = True
-    if not person_first:
-        await _calls_back(world, 0, video_id)
-    await _gives_id(world, asking, video_id, warned=True)
-    if person_first:
-        await _calls_back(world, 0, video_id)
-    world.service.down = False
-
-    await world.advance(minutes=10)
-
-    assert "is ready" in world.replies(asking)[0].text
-
-
 # ── Create again, give up ─────────────────────────────────────────────────────────────────────
 
 

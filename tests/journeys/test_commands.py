@@ -336,19 +336,6 @@ async def test_check_now_on_an_outdated_card_says_how_the_video_is(world: World)
         await world.ana.click(world.now(card), "Check now")
 
 
-async def test_buttons_with_a_link_are_answered_and_change_nothing(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
-    posted = world.posts()
-
-    answer = await world.ben.click(world.now(card), "Watch")
-    await world.settle()
-
-    assert answer.ok
-    assert world.posts() == posted
-    assert not world.ephemerals(world.ben)
-
-
 USED = [code for code, action in errors.ERROR_ACTIONS.items() if action is errors.ErrorAction.DONE]
 
 

@@ -183,31 +183,6 @@ async def test_what_waits_for_the_reader_comes_first_in_home(quiet_world: World)
         assert sorted(order, key=shown.index) == order
 
 
-async def test_a_question_comes_before_newer_requests_in_home(world: World) -> None:
-    await opened(world, world.ana)
-    world.service.faults.next("create_video", CannedResponse(500))
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Doubtful."})
-    await world.advance(minutes=30)
-    await world.request_video(world.ana, {"script": "Newer."})
-    await world.advance(minutes=1)
-    shown = words(world.ana.home)
-    order = ["Waiting for your answer", "Doubtful.", "Your requests", "Newer."]
-    assert sorted(order, key=shown.index) == order
-
-
-async def test_buttons_of_home_work_like_those_of_cards(world: World) -> None:
-    world.service.faults.next("create_video", CannedResponse(422))
-    await world.request_video(world.ana, {"script": "Hello, once more."})
-    home = await opened(world, world.ana)
-    await home.click("Edit and retry")
-    assert world.ana.modal is not None
-    assert world.ana.modal.values["script"] == "Hello, once more."
-    await world.ana.modal.submit({})
-    await world.advance(minutes=5)
-    assert "Ready" in words(world.ana.home)
-
-
 async def test_forms_open_from_home_and_ask_where_to_post(world: World) -> None:
     home = await opened(world, world.ana)
     await home.click("Create a video")

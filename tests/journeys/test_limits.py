@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.store import MonthSpending, PersonSpending, month_start
-from sandbox.delivery import deliver, encoded, interaction
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Reset
-from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message, UserGroup
 from tests.engine.test_unconfirmed import AGAIN
 from tests.journeys.test_home import opened, words
@@ -63,47 +62,6 @@ async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
         await world.request_video(world.ben)
         await world.advance(minutes=5)
         await world.request_video(world.ana)
-
-
-async def test_a_form_without_fields_is_drawn_anew_and_says_what_the_limit_is(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_OPEN_PER_USER="1"):
-        form = await world.open_form(world.ana)
-        await form._fill_in(form._field("replica_id"), REPLICA)
-        await form._fill_in(form._field("script"), "Hello, world.")
-        await world.request_video(world.ben)
-        await world.request_replica(world.ana)
-        studio = world.slack.channel("studio")
-        submission = interaction(world.slack, world.ana.user, "view_submission", studio)
-        view = {**form.view.payload(), "blocks": []}
-
-        answer = await deliver(world.slack, encoded({**submission, "view": view}))
-
-        assert answer.json is not None
-        assert answer.json["response_action"] == "update"
-        assert "Hello, world." in answer.body
-        again = {**view, "blocks": answer.json["view"]["blocks"]}
-        answer = await deliver(world.slack, encoded({**submission, "view": again}))
-        assert answer.json is not None
-        assert answer.json["response_action"] == "errors"
-        assert "limit of 1 request in progress" in answer.body
-
-
-async def test_what_was_typed_can_be_sent_again_once_there_is_room(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_OPEN_PER_USER="1"):
-        await world.request_video(world.ana)
-    async with world.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
-        form = await world.open_form(world.ana)
-        await form.submit(VALUES)
-        assert "limit of 1 request in progress" in form.errors["replica_id"]
-        await world.advance(minutes=5)
-        await form.submit()
-        assert not form.is_open
-        await world.settle()
-        assert [video.script for video in world.service.videos.values()][1:] == [VALUES["script"]]
 
 
 async def test_a_request_that_is_overdue_does_not_count_as_open(quiet_world: World) -> None:
@@ -193,13 +151,6 @@ async def test_a_request_that_waits_for_the_service_counts_for_the_day_and_the_m
         assert "limit of 2 requests a month" in await refused(world, world.ana)
 
 
-async def test_a_job_under_way_counts_for_the_day(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        await world.request_video(world.ana)
-        await refused(world, world.ana)
-
-
 async def test_a_request_that_the_service_refused_does_not_count_for_the_day(
     quiet_world: World,
 ) -> None:
@@ -212,16 +163,6 @@ async def test_a_request_that_the_service_refused_does_not_count_for_the_day(
     assert world.created_count() == 1
 
 
-async def test_a_request_that_failed_at_the_service_counts_for_the_day(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.service.next_video(Scenario("error"))
-    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        await make(world, world.ana)
-        await refused(world, world.ana)
-
-
 async def test_create_again_counts_for_the_day(quiet_world: World) -> None:
     world = quiet_world
     world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
@@ -229,21 +170,6 @@ async def test_create_again_counts_for_the_day(quiet_world: World) -> None:
         card = await world.request_video(world.ana)
         await world.ana.click(world.question(card), AGAIN)
         await world.advance(minutes=5)
-        assert world.created_count() == 2
-        await refused(world, world.ana)
-
-
-async def test_what_counted_still_counts_after_create_again_was_refused(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    unanswered, no = CannedResponse(500, "?", done=True), CannedResponse(400, {"message": "no"})
-    world.service.faults.next("create_video", unanswered, no)
-    async with world.running_bot(MAX_PER_USER_PER_DAY="2", callbacks=False):
-        card = await world.request_video(world.ana)
-        await world.ana.click(world.question(card), AGAIN)
-        await world.advance(minutes=5)
-        await make(world, world.ana)
         assert world.created_count() == 2
         await refused(world, world.ana)
 
@@ -298,26 +224,6 @@ async def test_a_shorter_limit_for_scripts_is_that_of_the_form(quiet_world: Worl
         assert "The script has 41 characters. The limit is 40: cut 1." in str(form.view.body)
 
 
-async def test_a_script_that_became_too_long_can_be_shortened_on_a_retry(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.service.next_video(Scenario("error"))
-    async with world.running_bot():
-        [card] = await make(world, world.ana)
-    async with world.running_bot(MAX_SCRIPT="5", ADMIN_USERS=world.ben.user.id):
-        await world.ana.click(world.now(card), "Edit and retry")
-        form = world.ana.modal
-        assert form is not None
-        await form.submit()
-        assert form.errors == {
-            "script": "The script has 13 characters. The limit is 5: shorten it, or ask ben to "
-            "raise the limit."
-        }
-        await form.submit({"script": "Hello"})
-        assert not form.is_open
-
-
 APRIL = "<!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
 
 
@@ -343,41 +249,6 @@ async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(
         assert "limit of 3 requests a month" in str(form.errors)
         await world.advance(hours=1)
         await make(world, world.ana)
-
-
-@on_both_engines
-async def test_what_an_admin_changes_is_in_force_with_the_next_request(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_PER_DAY="1") as bot:
-        limits, now = bot.store.limits, world.clock.now()
-        await make(world, world.ana)
-        await refused(world, world.ana)
-        changes = {"MAX_PER_DAY": "3", "MAX_SCRIPT": "20", "VIDEO_USERS": world.ana.user.id}
-        await limits.change({"MAX_PER_DAY": "2"}, "U0ADMIN", now)
-        form = await world.open_form(world.ana)
-        await limits.change(changes, "U0ADMIN", now)
-        await form.submit({**VALUES, "script": "x" * 21})
-        assert form.errors == {
-            "script": "The script has 21 characters. The limit is 20: shorten it, or ask a "
-            "workspace admin to raise the limit."
-        }
-        await form.submit({"script": "x" * 20})
-        assert not form.is_open
-        await world.advance(minutes=5)
-
-        await limits.change({"MAX_PER_DAY": "1", "VIDEO_USERS": ""}, "U0ADMIN", now)
-        assert "limit of 1 request a day" in await refused(world, world.ana)
-        wrong = {"MAX_PER_DAY": "no", "ALLOWED_CHANNELS": "#studio", "MAX_SCRIPT": "5"}
-        mistakes = limits.mistakes(wrong)
-        assert list(mistakes) == ["MAX_PER_DAY", "ALLOWED_CHANNELS"]
-        assert mistakes["MAX_PER_DAY"] == (
-            "This must be between 1 and 1,000,000 (in digits alone), not “no”."
-        )
-        with pytest.raises(ValueError, match="between 1 and"):
-            await limits.change(wrong, "U0", now)
-        assert (await limits.fetch()).limits.max_script == 20
 
 
 async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies: World) -> None:

@@ -117,28 +117,6 @@ async def test_what_was_typed_in_a_field_that_is_gone_is_shown(world: World) -> 
     assert world.created_count() == 1
 
 
-@pytest.mark.parametrize(
-    "older",
-    [
-        {"without": ["consent_video_url"], "metadata": {"channel": "", "title": "x"}},
-        {"metadata": {"place": "C1"}},
-    ],
-    ids=str,
-)
-async def test_a_training_form_of_another_version_is_drawn_anew_with_what_was_typed(
-    world: World, older: Mapping[str, Any]
-) -> None:
-    form = await world.open_form(world.ana, command="/replica")
-    make_older(form, **older)
-    await form.submit(TRAINING)
-    assert UPDATED in shown(form)
-    assert {name: form.values[name] for name in TRAINING} == TRAINING
-    await form.submit()
-    assert not form.is_open, form.errors
-    await world.settle()
-    assert len(world.requests_for("create_replica")) == 1
-
-
 @pytest.mark.parametrize("command", ["/video", "/replica"])
 async def test_a_form_with_more_in_its_metadata_is_accepted(world: World, command: str) -> None:
     form = await world.open_form(world.ana, command=command)

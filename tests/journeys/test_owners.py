@@ -569,18 +569,6 @@ async def test_one_press_on_a_notice_has_others_ask_first(quiet_world: World) ->
         assert trained.asks_owner
 
 
-async def test_more_than_a_notice_has_room_for_is_counted(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_OPEN_PER_USER="99", MAX_PER_USER_PER_DAY="99"):
-        await says(world, world.ana, f"add {REPLICA}")
-        for number in range(23):
-            await world.request_video(world.ben, {"script": f"Number {number}."})
-        await world.advance(hours=25)
-        [notice] = made(world, "ana")
-        assert len(notice.text.splitlines()) == 1 + 20 + 1
-        assert notice.text.endswith("\nand 3 more")
-
-
 # ── See it first ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -628,26 +616,6 @@ async def test_home_has_a_persons_own_replicas_first(quiet_world: World) -> None
         assert shown[1] == f"Other 12 · <@{world.ben.user.id}> · needs approval"
         assert shown[2] == f"Other 11 · <@{world.ben.user.id}>"
         assert len(shown) == 12
-
-
-async def test_home_says_how_many_more_wait_for_approval(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await limit_to_asking(world, world.ana)
-        for number in range(8):
-            await world.request_video(world.ben, {"script": f"Number {number}."})
-        assert "and 3 more" in str((await home(world, world.ana)).view.body)
-
-
-async def test_an_owner_is_asked_in_their_own_words(world: World) -> None:
-    await says(world, world.ana, f"add {REPLICA}")
-    form = await change(world, world.ana, "rename Anna")
-    said = str(form.view.body["blocks"])
-    assert "Ask me first" in said
-    assert "You approve each script." in said
-    await form.close()
-    said = await says(world, world.ana, "remove")
-    assert said == "Try `/replica remove <name>`. `/replica list` shows names."
 
 
 async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:

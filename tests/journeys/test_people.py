@@ -653,17 +653,6 @@ async def test_a_private_answer_to_a_click_in_a_thread_is_in_that_thread(world: 
     assert answer.thread_ts == reply.thread_ts
 
 
-async def test_a_private_answer_to_a_click_on_a_card_is_in_its_channel(world: World) -> None:
-    reply = await failed_reply(world)
-    card = world.slack.find(reply.channel, reply.thread_ts or "")
-    assert card is not None
-    await world.ben.click(card, "Edit and retry")
-    await world.settle()
-
-    [answer] = world.slack.ephemerals(world.ben.user.id, "studio")
-    assert answer.thread_ts is None
-
-
 @pytest.mark.parametrize(
     "code",
     [

@@ -155,26 +155,6 @@ async def _offered(world: World) -> dict[str, list[str] | list[str | None]]:
     return {"studio": studio, "lobby": lobby, "chosen": chosen}
 
 
-async def test_a_change_whose_caller_was_cancelled_is_offered_nevertheless(
-    world: World,
-) -> None:
-    await _adds(world, "r-1 Anna", "r-2 Bob")
-    form = await world.open_form(world.ben)
-    assert await offered_ids(form) == ["r-2", "r-1"]
-
-    await world.advance(minutes=1)
-    use = world.bot.store.replicas.use("r-1", world.clock.now())
-    using = asyncio.create_task(use)  # noqa: TID251 - awaited below
-    await asyncio.sleep(0)
-    using.cancel()
-    await asyncio.wait([using])
-    await world.bot.store.database.check()  # it is stored by then
-    # The same question in the same second is the same request, and gets the same answer.
-    await world.advance(seconds=1)
-
-    assert await offered_ids(form) == ["r-1", "r-2"]
-
-
 async def test_odd_names_and_ids_from_the_service_do_not_break_the_picker(world: World) -> None:
     long = "r" * 150
     world.service.add_replica(long, "N\n<!channel> & " * 20)

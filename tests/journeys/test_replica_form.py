@@ -116,25 +116,6 @@ async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
     assert len(_created(world)) == 1
 
 
-# ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_form_shows_that_the_service_refuses_our_key_and_keeps_its_input(
-    world: World,
-) -> None:
-    world.service.key_revoked = True
-    card = await world.request_replica(world.ben)
-    assert "I've lost access to the video service." in world.replies(card)[0].text
-    assert "Usually" not in world.replies(card)[0].text
-
-    form = await _opens(world, SENT_OFF)
-
-    assert "lost access to the video service" in form.errors["train_video_url"]
-    assert form.values["train_video_url"] == FOOTAGE
-    await world.settle()
-    assert len(_created(world)) == 1
-
-
 # ── Links that run out ────────────────────────────────────────────────────────────────────────
 
 
@@ -161,24 +142,6 @@ async def test_a_link_that_expires_within_a_day_warns_once_and_is_sent_on_the_se
     await world.settle()
     [created] = _created(world)
     assert created[field] == link
-
-
-async def test_a_changed_link_that_expires_soon_warns_again(world: World) -> None:
-    now = world.clock.now()
-    form = await _opens(world, {**SENT_OFF, "train_video_url": _signed(now, timedelta(hours=2))})
-    first = _notes(form)
-
-    await form.submit({"consent_video_url": _signed(now, timedelta(hours=3), "consent.mp4")})
-    second = _notes(form)
-    assert second != first
-    assert "footage expires" in second[0]
-    assert "consent video expires" in second[0]
-    await form.submit({"train_video_url": _signed(now, timedelta(hours=5))})
-    assert _notes(form) not in (first, second)
-    assert not world.requests_for("create_replica")
-
-    await form.submit()
-    assert not form.is_open
 
 
 async def test_a_link_that_expires_while_the_warning_is_read_is_refused(world: World) -> None:

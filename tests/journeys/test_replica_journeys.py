@@ -8,9 +8,8 @@ from itertools import pairwise
 import pytest
 
 from bot.timings import Timings
-from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Reset
-from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
+from sandbox.scenarios import CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.slack_objects import Message
 from tests.modes import in_both_modes, on_both_engines
 from tests.world import FOOTAGE, REPLICA, World
@@ -94,26 +93,6 @@ async def test_without_a_public_address_polls_some_minutes_apart_do_all(
     assert max(gaps) <= timedelta(minutes=10)
 
 
-async def test_a_replica_without_a_thumbnail_still_gets_a_reply(
-    hourly_world: World, subtests: pytest.Subtests
-) -> None:
-    for link in [None, "", MISSING, 5, "javascript:alert(1)"]:
-        with subtests.test(link=link):
-            world = hourly_world
-            world.service.next_replica(
-                Scenario(overrides={"thumbnail_video_url": link, "replica_name": None})
-            )
-            card = await world.request_replica(world.ana)
-
-            await world.advance(hours=4)
-
-            [reply] = world.replies(card)
-            assert "is ready" in reply.text
-            assert "Preview replica" not in str(reply.blocks) + reply.text
-            assert "is ready to use." in reply.text
-            assert "Use in a video" in str(reply.blocks)
-
-
 @in_both_modes
 async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     hourly_world: World,
@@ -139,80 +118,6 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     [shown] = world.replies(card)
     assert shown.pings == {world.ben.user.id}
     assert "is ready" in shown.text
-
-
-# ── Progress ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_the_card_shows_how_far_the_training_is(world: World) -> None:
-    card = await world.request_replica(world.ana, {"replica_name": "Kim"})
-    await world.advance(hours=2, minutes=6)
-
-    text = _text(world, card)
-    assert "Training" in text
-    done = int(text.partition("% done.")[0].split()[-1])
-    assert 55 <= done <= 60
-    assert f"`{'█' * 7}{'░' * 5}`" in str(world.now(card).blocks)
-    assert "Started <!date^" in text
-    assert world.posts() == [world.now(card)]
-
-
-async def test_unchanged_progress_edits_nothing(world: World) -> None:
-    world.service.next_replica(
-        Scenario(statuses=("training",), overrides={"training_progress": "42/100"})
-    )
-    card = await world.request_replica(world.ana)
-    await world.advance(minutes=10)
-    still, edits = world.now(card), _edits(world, card)
-    assert "42% done" in still.text
-
-    await world.advance(hours=3)
-
-    assert world.now(card) == still
-    assert _edits(world, card) == edits
-    await world.advance(hours=1)
-    assert len(world.replies(card)) == 1
-
-
-# ── It takes long ─────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_training_that_never_ends_is_overdue_after_days_and_can_be_checked(
-    hourly_world: World,
-) -> None:
-    world = hourly_world
-    world.service.next_replica(Scenario(end="never"))
-    card = await world.request_replica(world.ana)
-    await world.advance(hours=47)
-    assert "Overdue" not in _text(world, card)
-    assert "is taking longer than usual" in _text(world, card)
-    await world.advance(days=1, hours=3, minutes=30)
-    assert "Overdue" in _text(world, card)
-    reads = len(world.requests_for("read_replica"))
-
-    await world.ana.click(world.now(card), "Check now")
-    await world.settle()
-
-    assert len(world.requests_for("read_replica")) == reads + 1
-    assert world.posts() == [world.now(card)]
-
-
-async def test_a_training_with_an_unknown_status_goes_on(
-    hourly_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = hourly_world
-    world.service.next_replica(
-        Scenario(statuses=("Simmering",), pace=Pace(training=timedelta(days=1)))
-    )
-    card = await world.request_replica(world.ana)
-
-    await world.advance(hours=23)
-    assert "Training" in _text(world, card)
-    assert world.posts() == [world.now(card)]
-    await world.advance(hours=2)
-
-    assert "is ready" in world.replies(card)[0].text
-    assert len([each for each in caplog.records if "unknown status" in each.message]) == 1
 
 
 # ── It fails ──────────────────────────────────────────────────────────────────────────────────
@@ -288,27 +193,6 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
 # ── The answer to the create call was lost ────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", ["Kim", ""])
-async def test_a_replica_whose_create_answer_was_lost_is_found_by_its_callback_and_its_name(
-    hourly_world: World, name: str
-) -> None:
-    world = hourly_world
-    world.service.faults.next("create_replica", Reset(done=True))
-    card = await world.request_replica(world.ana, {"replica_name": name})
-    assert "Checking" in _text(world, card)
-
-    await world.service.call_back(world.last_replica_id())
-    await world.settle()
-    assert "Training" in _text(world, card)
-    await world.advance(hours=4)
-
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
-    assert world.posts() == [world.now(card), reply]
-    assert len(world.requests_for("create_replica")) == 1
-    assert not world.ephemerals(world.ana), "no question was needed"
-
-
 async def _is_asked(world: World, *, made: bool) -> Message:
     """Have Ana's create call lose its answer, and return the card that asks her about it."""
     world.service.callback_plan = SILENT
@@ -318,34 +202,6 @@ async def _is_asked(world: World, *, made: bool) -> Message:
     asking = world.now(card)
     assert "Did this replica get made?" in asking.text
     return asking
-
-
-async def _gives_id(world: World, card: Message, replica_id: str) -> Modal:
-    await world.ana.click(world.question(card), "I found it")
-    form = world.ana.modal
-    assert form is not None
-    await form.submit({"remote_id": replica_id})
-    await world.settle()
-    return form
-
-
-async def test_the_person_is_asked_about_an_unconfirmed_replica_and_gives_its_id(
-    hourly_world: World,
-) -> None:
-    world = hourly_world
-    await world.advance(days=3)
-    asking = await _is_asked(world, made=True)
-    assert len(world.requests_for("create_replica")) == 1
-
-    form = await _gives_id(world, asking, REPLICA)
-    assert "isn't the right one" in form.errors["remote_id"], "it is too old"
-    await form.submit({"remote_id": world.last_replica_id()})
-    assert not form.is_open, form.errors
-    await world.advance(hours=5)
-
-    [reply] = world.replies(asking)
-    assert "is ready" in reply.text
-    assert len(world.requests_for("create_replica")) == 1
 
 
 async def test_a_callback_that_names_another_replica_is_ignored(
@@ -495,20 +351,6 @@ async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(
 
 
 # ── Odd answers ───────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_signed_link_that_the_service_quotes_is_not_shown(world: World) -> None:
-    quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET now"
-    world.service.next_replica(Scenario(end="error", reason=quoted))
-    card = await world.request_replica(world.ana)
-    await world.advance(hours=5)
-    await world.ben.command("/replica", f"add {world.last_replica_id()}")
-    await world.settle()
-
-    [reply] = world.replies(card)
-    assert "Could not fetch s.example.com now" in reply.text
-    posted = [message.text + str(message.blocks) for message in world.posts()]
-    assert not any("SECRET" in text for text in [*posted, *world.ephemerals(world.ben)])
 
 
 @pytest.mark.parametrize("status", [401, 403, 409])

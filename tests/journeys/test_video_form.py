@@ -89,50 +89,7 @@ async def test_what_people_wrote_pings_only_the_requester(world: World) -> None:
     assert len(world.replies(card)) == 1
 
 
-async def test_the_longest_allowed_script_is_accepted_unchanged(world: World) -> None:
-    script = "é" * 2999 + "."
-    card = await world.request_video(world.ana, {"script": script})
-    await world.advance(minutes=5)
-
-    [video] = world.service.videos.values()
-    assert video.script == script
-    assert len(world.replies(card)) == 1
-
-
 # ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
-
-
-@in_both_modes
-async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
-    world: World, subtests: pytest.Subtests
-) -> None:
-    made = 0
-    for link in ["http://localhost/x", "https://user:pw@example.com/", None]:
-        for background in ["background_url", "background_source_url"]:
-            with subtests.test(link=link, background=background):
-                form = await world.open_form(world.ana, "Hello.")
-                await form.choose("background", background)
-                typed = {
-                    "replica_id": REPLICA,
-                    "video_name": "Kept",
-                    "where": "lobby",
-                    background: link,
-                }
-                if link is None:
-                    # Clients do not check a field that is gone when the form is sent off.
-                    form.view.values[background][background]["value"] = " "
-                    del typed[background]
-                await form.submit(typed)
-
-                assert form.errors.keys() == {background}
-                assert form.values["script"] == "Hello."
-                assert form.values["video_name"] == "Kept"
-                assert form.values["where"] == world.slack.channel("lobby").id
-                await form.submit({background: "https://example.com/ok"})
-                assert not form.is_open
-                await world.settle()
-                made += 1
-                assert world.created_count() == made
 
 
 @in_both_modes

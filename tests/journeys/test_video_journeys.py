@@ -172,23 +172,6 @@ async def test_polling_goes_on_after_answers_without_a_status(world: World) -> N
 # ── It fails ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_failure_quotes_the_service_without_mentioning_anyone(
-    world: World,
-) -> None:
-    world.service.next_video(Scenario(end="error", reason="No <b>face</b> & <!channel> found"))
-    card = await world.request_video(world.ana)
-
-    await world.advance(minutes=5)
-
-    [reply] = world.replies(card)
-    for message in (world.now(card), reply):
-        assert "No &lt;b&gt;face&lt;/b&gt; &amp; &lt;!channel&gt; found" in message.text
-        assert message.pings <= {world.ana.user.id}
-    assert "couldn't be created" in reply.text
-    assert "/watch/" not in reply.text, "the link is there even on failure, and leads nowhere"
-    assert world.posts() == [world.now(card), reply]
-
-
 async def test_a_refused_request_quotes_the_service(world: World) -> None:
     world.service.faults.next(
         "create_video", CannedResponse(422, {"error": "The script has <bad> words in it"})
@@ -248,23 +231,6 @@ async def test_a_refused_key_is_reported_in_the_thread_and_logged_once(
     assert len(refusals) == 1
 
 
-@pytest.mark.parametrize("status", [401, 402])
-async def test_of_two_jobs_at_once_both_are_created_when_the_service_accepts_work_again(
-    world: World, status: int
-) -> None:
-    world.service.faults.next("create_video", CannedResponse(status, {"error": "Not now"}))
-    await world.request_video(world.ana)
-    await world.advance(minutes=10)
-    forms = [await world.open_form(person) for person in (world.ana, world.ben)]
-    values = {"replica_id": REPLICA, "script": "Hello."}
-
-    await asyncio.gather(*(form.submit(values) for form in forms))
-    assert [form.errors for form in forms] == [{}, {}]
-    await world.advance(minutes=5)
-
-    assert world.created_count() == 2
-
-
 @on_both_engines
 async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(
     quiet_world: World,
@@ -304,24 +270,6 @@ async def test_a_restarted_bot_goes_on_where_it_was(quiet_world: World) -> None:
     assert "Ready" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
     assert world.created_count() == 1
-
-
-@on_both_engines
-async def test_a_request_just_before_the_stop_is_made_after_the_next_start(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        form = await world.open_form(world.ana)
-        await world.service.stop()
-        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    await world.service.start(urlsplit(world.service.url).port or 0)
-
-    async with world.running_bot():
-        await world.advance(minutes=5)
-
-    assert world.created_count() == 1
-    assert len(world.posts()) == 2
 
 
 def sent(world: World) -> list[Call]:

@@ -479,28 +479,6 @@ async def _opens_home(window: Window) -> None:
     await expect(window.tab.get_by_role("tabpanel", name="Home")).to_be_visible()
 
 
-async def test_home_has_more_pages_and_keeps_the_focus(page_world: PageWorld) -> None:
-    for number in range(11):
-        await page_world.request_video(page_world.ana, {"video_name": f"Video {number}"})
-        await page_world.advance(seconds=20)
-    await page_world.advance(minutes=5)
-    ana = await page_world.window(size=(390, 780))
-    await ana.tab.get_by_role("button", name="Channels and people").click()
-    await _opens_home(ana)
-    await page_world.settle()
-    home = ana.tab.get_by_role("tabpanel", name="Home")
-    await expect(home.get_by_text("Video 10")).to_be_visible()
-    await expect(home.get_by_text("Video 0")).to_be_hidden()
-
-    await home.get_by_role("button", name="Next", exact=True).click()
-    await page_world.advance(seconds=5)
-    await expect(home.get_by_text("Video 0")).to_be_in_viewport()
-    await home.get_by_role("button", name="Back", exact=True).press("Enter")
-    await page_world.advance(seconds=5)
-    await expect(home.get_by_text("Video 10")).to_be_visible()
-    await expect(home).to_be_focused()
-
-
 async def test_an_admin_changes_limits_in_home(memory: Path, browser: Browser) -> None:
     page_world = PageWorld(memory, browser)
     admin = page_world.ana.user.id

@@ -482,41 +482,6 @@ async def test_calls_use_no_cookies_and_no_proxy_of_the_environment(
     assert b"cookie" not in b"".join(asked).lower()
 
 
-@pytest.mark.parametrize("key", ["a\r\nb", "a\nb", "a\0b", "\udcff", "é", "x" * 10_000])
-async def test_an_odd_key_raises_an_error_of_ours_that_does_not_show_it(
-    clients: Clients, clock: ManualClock, key: str
-) -> None:
-    async with answering(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n") as (url, _):
-        service = VideoService(
-            url, key, mask=Mask([key]), clients=clients, clock=clock, timings=TIMINGS
-        )
-        for error in (await failed_create(service), await failed_read(service)):
-            assert key not in "".join(traceback.format_exception(error))
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        *(
-            "",
-            "nothing",
-            "http://",
-            "http://[",
-            "http://[::1",
-            "http://a:b",
-            "http://\udcff.example",
-        ),
-        *("http://-\xad-", "http://127.0.0.1:99999", "http://127.0.0.1:1\r\n", "file:///etc"),
-    ],
-)
-async def test_an_odd_address_raises_an_error_of_ours(
-    clients: Clients, clock: ManualClock, url: str
-) -> None:
-    service = client_of(url, clients, clock)
-    assert type(await failed_create(service)) in {Unavailable, Uncertain}
-    assert type(await failed_read(service)) is Unavailable
-
-
 class Listener:
     """Answers every request with ``{}``, and keeps its method and its connection."""
 
@@ -634,6 +599,3 @@ def test_only_aiohttp_exceptions_from_before_a_request_mean_that_nothing_was_sen
             )
             with pytest.raises(Unavailable if never_sent else Uncertain), translated():
                 raise raised
-
-
-# The key

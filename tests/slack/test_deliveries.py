@@ -108,21 +108,6 @@ async def test_a_message_about_another_job_is_not_mistaken_for_the_lost_one(worl
     assert cards[0].ts == other.ts
 
 
-async def test_a_lost_message_is_found_beside_messages_that_cannot_be_read(world: World) -> None:
-    world.slack.faults.next("chat.postMessage", Reset(done=True))
-    await _submits(world)
-    [card] = world.slack.messages("studio")
-    found = {"ts": card.ts, "text": card.text, "metadata": card.metadata}
-    odd = [{"text": "no ts"}, {"ts": 7}, {"ts": "soon", "metadata": {}}, "a message", None]
-    page = {"ok": True, "messages": [*odd, found], "response_metadata": {"next_cursor": ""}}
-    world.slack.faults.next("conversations.history", CannedResponse(200, page))
-
-    await world.advance(minutes=5)
-
-    _card_and_reply(world)
-    assert len(world.calls("conversations.history")) == 1
-
-
 async def test_a_message_that_cannot_be_searched_for_while_the_token_is_revoked_is_not_doubled(
     world: World,
 ) -> None:
@@ -196,30 +181,6 @@ async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: Worl
     assert len(world.posts()) == 6
 
 
-async def test_a_rate_limit_with_status_200_is_respected_too(world: World) -> None:
-    codes = ("ratelimited", "message_limit_exceeded")
-    world.slack.faults.next("chat.postMessage", *map(_refusal, codes))
-    await _submits(world)
-
-    await world.advance(minutes=5)
-
-    _card_and_reply(world)
-
-
-async def test_a_clock_that_is_set_back_does_not_hold_messages_back_for_a_day(
-    world: World,
-) -> None:
-    limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
-    world.slack.faults.next("chat.postMessage", limit)
-    await _submits(world)
-    world.clock.set(world.clock.now() - timedelta(days=1))
-
-    await _submits(world)
-    await world.advance(minutes=5)
-
-    assert len(world.slack.messages("studio")) == 2
-
-
 # ── Slack refuses ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -235,32 +196,6 @@ async def test_a_reply_that_its_channel_refuses_is_sent_as_a_direct_message(worl
     assert world.posts() == [card, reply]
     assert "is ready" in reply.text
     assert f"<#{card.channel}>" in reply.text
-
-
-@pytest.mark.parametrize("fault", [_refusal("missing_scope"), LOST[0], NOT_DONE[0]])
-async def test_a_direct_message_arrives_even_if_its_conversation_cannot_be_opened_first(
-    world: World, fault: Fault
-) -> None:
-    await _submits(world)
-    world.slack.faults.next("chat.postMessage", _refusal("is_archived"))
-    world.slack.faults.next("conversations.open", fault)
-
-    await world.advance(minutes=5)
-
-    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
-    assert "is ready" in reply.text
-
-
-async def test_rate_limits_do_not_use_up_the_retries_of_a_direct_message(world: World) -> None:
-    await _submits(world)
-    waits = [_refusal("token_revoked"), CannedResponse(503, "<html>Later</html>")]
-    refusals = [_refusal("is_archived"), *waits * 4, _refusal("channel_not_found")]
-    world.slack.faults.next("chat.postMessage", *refusals)
-
-    await world.advance(hours=2)
-
-    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
-    assert "is ready" in reply.text
 
 
 @pytest.mark.parametrize(
@@ -434,19 +369,6 @@ async def test_a_deleted_card_does_not_hold_the_answer_back(world: World) -> Non
     calls = len(world.slack.calls)
     await world.advance(days=1)
     assert len(world.slack.calls) == calls
-
-
-async def test_a_card_that_can_no_longer_be_edited_does_not_hold_the_answer_back(
-    world: World,
-) -> None:
-    await _submits(world)
-    world.slack.faults.always("chat.update", _refusal("edit_window_closed"))
-
-    await world.advance(minutes=5)
-
-    [card] = world.slack.messages("studio")
-    assert len(world.replies(card)) == 1
-    assert len(world.posts()) == 2
 
 
 async def test_an_edit_that_slack_does_late_does_not_undo_the_next_one(world: World) -> None:

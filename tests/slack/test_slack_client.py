@@ -58,13 +58,6 @@ async def test_slack_and_the_service_are_called_through_the_proxy_of_the_environ
     assert set(proxy.asked) == {SERVICE}
 
 
-async def test_doctor_calls_through_the_proxy_too(quiet_world: World, proxy: Proxy) -> None:
-    environ = quiet_world.environment("0") | BOTH | {"https_proxy": proxy.url}
-    findings = {finding.name: finding async for finding in examine(environ)}
-    assert not findings["Slack"].ok
-    assert set(proxy.asked) == {SLACK, SERVICE}
-
-
 async def test_hosts_in_no_proxy_are_called_directly(quiet_world: World, proxy: Proxy) -> None:
     environ = quiet_world.environment("0") | BOTH | {"HTTPS_PROXY": proxy.url}
     _ = [finding async for finding in examine(environ | {"NO_PROXY": "slack.example"})]
@@ -229,24 +222,6 @@ def test_a_shortened_text_keeps_its_mention_or_loses_it_as_a_whole() -> None:
     assert shortened("a mention of <@U0123456789> here", 25) == "a mention of…"
 
 
-async def test_every_message_of_a_script_of_any_letters_is_shown_in_full_form(
-    world: World, subtests: pytest.Subtests
-) -> None:
-    for letter in ["😀", "你", "é", "&", "a"]:
-        with subtests.test(letter=letter):
-            words = "a" + letter * 1499
-            card = await world.request_video(
-                world.ana, {"script": words, "video_name": letter * 50}
-            )
-            await world.advance(minutes=5)
-
-            [reply] = world.replies(card)
-            assert world.now(card).blocks
-            assert reply.blocks
-            assert all(call.error is None for call in world.slack.calls)
-            assert size(reply.text) <= MAX_TEXT
-
-
 async def test_a_request_for_approval_of_a_script_of_any_letters_is_shown_in_full_form(
     quiet_world: World, subtests: pytest.Subtests
 ) -> None:
@@ -277,18 +252,6 @@ async def test_a_card_is_shortened_until_slack_takes_it(world: World, limit: int
     [reply] = world.replies(card)
     assert size(reply.text) <= limit
     assert f"<@{world.ana.user.id}>" in reply.text
-
-
-async def test_a_card_that_was_shortened_is_shown_in_full_again_once_it_may_be(
-    world: World,
-) -> None:
-    world.slack.text_limit = 100
-    card = await world.request_video(world.ana, {"video_name": "A very long name " * 5})
-    assert card.text.endswith("…")
-    world.slack.text_limit = 4000
-    await world.advance(minutes=5)
-
-    assert "Watch" in world.now(card).text
 
 
 def limited(seconds: object) -> CannedResponse:

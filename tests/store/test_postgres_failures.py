@@ -271,34 +271,6 @@ async def test_nothing_is_stored_any_more_once_a_part_of_the_engine_has_ended(
             may_end.set()
 
 
-async def test_a_database_whose_user_is_cancelled_again_and_again_is_closed_after_its_last_commit(
-    postgres_url: str,
-) -> None:
-    begun, may_end = asyncio.Event(), threading.Event()
-    asked = list[asyncio.Task[int]]()
-
-    async def use() -> None:
-        async with PostgresDatabase.open(postgres_url) as database:
-            asked.append(spawn(database.run(slow_work(begun, may_end))))
-            await begun.wait()
-            asked.append(spawn(database.run(add)))
-            await asyncio.Event().wait()
-
-    using = spawn(use())
-    await begun.wait()
-    for _ in range(3):
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        using.cancel()
-    await asyncio.sleep(0)
-    assert not using.done()
-    may_end.set()
-    async with asyncio.timeout(SOON_S):
-        with pytest.raises(asyncio.CancelledError):
-            await using
-        assert sorted(await asyncio.gather(*asked)) == [1, 2]
-
-
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
     """A server that these tests may stop."""

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import Any, Final, Protocol
 import aiohttp
 import pytest
 
-from bot.model import Request
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqlite
 from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS
@@ -312,22 +311,6 @@ async def test_a_bot_with_a_full_disk_waits_idly_and_stops_when_asked_to(
     await live.wait_until(lambda: live.replies("The first words."))
     await expect_one_reply(live, "Kept words.")
     assert live.posts() == 4
-
-
-async def test_an_outcome_that_was_not_stored_before_closing_raises_an_error(
-    tmp_path: Path,
-) -> None:
-    path, now = tmp_path / "bot.db", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-    async with Store.open(path, QUICK) as store:
-        await store.jobs.submit(Request("V1", "video", {}, "U1", "C1"), now)
-        [card] = await store.deliveries.claim(now + QUICK.card_delay, 1)
-        move_file(tmp_path)
-        settling = asyncio.create_task(store.deliveries.release(card.delivery, now, now))  # noqa: TID251 - awaited
-        with pytest.raises(DatabaseError, match="is no longer where it was"):
-            await store.deliveries.claim(now, 0)
-        assert not settling.done()
-    with pytest.raises(DatabaseError, match="the database is closed"):
-        await settling
 
 
 # ── Files that are taken away ─────────────────────────────────────────────────────────────────
