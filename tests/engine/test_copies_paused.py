@@ -14,7 +14,6 @@ import pytest
 from bot.app import Bot
 from bot.clock import Clock
 from sandbox.slack_objects import Message
-from tests.journeys.test_home import words
 from tests.postgres_proxy import Hold, PostgresProxy
 from tests.world import REPLICA, World
 
@@ -175,20 +174,3 @@ async def test_an_edit_that_comes_late_is_not_what_a_card_shows_in_the_end(
             [card] = paused.cards()
             assert "Ready" in card.text
             assert len(world.replies(card)) == 1
-
-
-async def test_a_home_tab_that_comes_late_is_not_what_a_person_sees_in_the_end(
-    paused: PausedWorld,
-) -> None:
-    world = paused.world
-    async with paused.running_first():
-        await world.ana.open_home()
-        await world.settle()
-        reached, let_go = await _held(world, "views.publish", "Hello")
-        await paused.is_asked()
-        world.clock.set(world.clock.now() + world.timings.home_interval)
-        async with paused.stopped(reached):
-            await world.ana.open_home()
-            await paused.goes_on_until(lambda: "Ready" in words(world.ana.home))
-            await paused.resumes(let_go)
-            assert "Ready" in words(world.ana.home)

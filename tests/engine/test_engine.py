@@ -46,20 +46,6 @@ async def test_the_write_of_an_outcome_ends_although_its_step_is_cancelled() -> 
     assert write.done
 
 
-async def test_a_write_that_does_not_end_does_not_keep_the_process_from_ending(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("bot.engine.steps._LAST_WRITE_S", 0.01)
-    write = Write()
-    step = asyncio.create_task(uncancelled(write.run()))  # noqa: TID251 - awaited below
-    await write.begun.wait()
-    step.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await step
-    assert not write.done
-
-
 PARTS = ("engine", "messenger", "sweep", "database", "web server")
 # In seconds: it never takes that long unless the bot hangs.
 TIMEOUT = 20.0

@@ -160,25 +160,6 @@ async def test_videos_that_cannot_be_read_are_no_outage_while_others_can(
         assert reads.count(f"/v2/videos/{video_id}") <= 40, "they are read ever more rarely"
 
 
-async def test_an_outage_after_odd_answers_is_still_noticed(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = quiet_world
-    world.service.next_video(*[Scenario(end="never")] * 4)
-    async with world.running_bot(callbacks=False):
-        for _ in range(4):
-            await world.request_video(world.ana)
-        world.service.limits.broken.update(list(world.service.videos)[:2])
-        await world.advance(hours=1)
-        caplog.clear()
-        world.service.down = True
-        await world.advance(hours=1)
-        assert lines(caplog, "the video service") == [("down", "http 503")]
-        world.service.down = False
-        await world.advance(hours=1)
-        assert lines(caplog, "the video service") == [("down", "http 503"), ("back", None)]
-
-
 async def test_a_long_rate_limit_is_one_line(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -81,19 +81,6 @@ async def requests_waiting(world: World, count: int) -> AsyncIterator[None]:
         world.slack.on_request = None
 
 
-async def test_a_request_that_waits_for_slack_delays_others_work_only_for_a_while(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.pauses = {"request_pause": LONG, "max_request_delay": SHORT}
-    async with world.running_bot():
-        form = await world.open_form(world.ana)
-        async with requests_waiting(world, 1):
-            await form.submit({"replica_id": REPLICA, "script": "Hello."})
-            await world.settle()
-            assert (world.created_count(), len(world.posts())) == (1, 1)
-
-
 @pytest.mark.parametrize(("requests", "begun"), [(1, 16), (2, 8), (40, 4)])
 async def test_the_more_requests_wait_the_fewer_steps_begin_at_a_time(
     requests: int, begun: int, quiet_world: World

@@ -11,8 +11,6 @@ import pytest
 from bot.model import State
 from bot.ops import doctor
 from bot.slack.views import buttons
-from bot.store.backup import back_up
-from bot.store.move import move
 from sandbox.block_kit import Json
 from sandbox.delivery import deliver
 from sandbox.driver import Modal, Person
@@ -348,21 +346,6 @@ async def test_home_shows_what_waits_to_who_asked_and_to_approvers(world: World)
     assert "Requested by ana · Approved by ben" in world.now(card).text
 
 
-async def test_a_long_script_is_shown_to_approvers_under_details(approving: World) -> None:
-    world = approving
-    async with world.running_bot(**settings(world), MAX_SCRIPT="20000"):
-        text = "A sentence. " * 900 + "The end."
-        file = world.slack.upload(world.ana.user.id, "script.txt", text.encode(), "text/plain")
-        form = await world.open_form(world.ana)
-        await form.submit({"replica_id": "r-anna-42", "script_file": [file]})
-        await world.settle()
-        [asked] = requests(world)
-        assert "This is the beginning. The whole script is under *Details*." in str(asked.blocks)
-        await world.ben.click(asked, "Details")
-        assert world.ben.modal is not None
-        assert "The end." in str(world.ben.modal.view.body)
-
-
 async def test_of_approve_and_decline_at_once_on_two_copies_one_counts(
     world_of_copies: World,
 ) -> None:
@@ -411,50 +394,6 @@ async def test_doctor_says_whether_approvers_can_be_asked(approving: World) -> N
     assert "instead" in await said(**private)
     world.slack.change_channel("approvals", is_archived=True)
     assert (await said(**two)).startswith("ERROR APPROVAL_CHANNEL (#approvals) is archived")
-
-
-@on_sqlite_alone
-async def test_what_waited_at_a_backup_asks_again_once_that_is_restored(
-    approving: World, tmp_path: Path
-) -> None:
-    world, backup = approving, tmp_path / "backup.db"
-    async with world.running_bot(**settings(world)):
-        card, asked = await ask(world)
-        back_up(world.database, backup, world.clock.now(), replace=True)
-        await world.ben.click(asked, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
-        assert not labels(world.now(asked))
-    restore(backup, world.database)
-    async with world.running_bot(**settings(world)):
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
-        assert [each.ts for each in requests(world)] == [asked.ts]
-        assert "This comes from a backup" in world.now(asked).text
-        await world.ben.click(world.now(asked), "Details")
-        assert world.ben.modal is not None
-        await world.ben.modal.close()
-        form = await decline(world, asked, world.ben, "It is there.")
-        assert not form.is_open
-        assert "Declined" in world.now(card).text
-        # The script was for the decision.
-        await world.ben.click(asked, "Details")
-        assert not world.slack.modals[world.ben.user.id]
-        assert world.created_count() == 1
-
-
-async def test_a_request_that_waits_counts_towards_the_limits(approving: World) -> None:
-    world = approving
-    limits: dict[str, Any] = {**settings(world), "MAX_PER_USER_PER_DAY": "1"}
-    async with world.running_bot(**limits):
-        card, _ = await ask(world)
-        await world.ana.command("/video")
-        assert "limit of 1 request a day" in world.ephemerals(world.ana)[-1]
-        await world.ana.click(card, "Cancel request")
-        await world.settle()
-        form = await world.open_form(world.ana)
-        await form.submit({"replica_id": "r-anna-42", "script": "Another one."})
-        assert not form.is_open
 
 
 @on_both_engines
@@ -683,31 +622,6 @@ async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
         assert "is ready" in reply.text
 
 
-async def test_a_request_can_be_cancelled_whose_approvers_were_all_removed(
-    approving: World,
-) -> None:
-    unavailable = CannedResponse(503, "")
-    none: dict[str, Any] = {**settings(approving), "APPROVERS": ""}
-    async with approving.running_bot(**settings(approving)):
-        approving.slack.faults.always("chat.postMessage", unavailable)
-        form = await approving.open_form(approving.ana)
-        await form.submit({"replica_id": "r-anna-42", "script": SCRIPT})
-        await approving.settle()
-    approving.slack.faults.always("chat.postMessage", None)
-    approving.slack.change_channel("approvals", is_archived=True)
-    async with approving.running_bot(**none):
-        await approving.advance(hours=2)
-        [card] = approving.posts()
-        told = approving.now(card)
-        assert "There's no approver left. Cancel it and ask again." in told.text
-        await approving.ana.click(told, "Cancel request")
-        await approving.advance(minutes=5)
-        assert len(approving.replies(card)) == 1
-        # Where nothing needs approval any more, the next one is created at once.
-        await Person(approving.slack, "ana").click(approving.replies(card)[0], "Edit and retry")
-        assert approving.created_count() == 0
-
-
 OTHERS: Final = (
     buttons.APPROVE,
     buttons.DECLINE,
@@ -716,27 +630,6 @@ OTHERS: Final = (
     buttons.STOP,
     buttons.CHECK_NOW,
 )
-
-
-@on_sqlite_alone
-async def test_a_request_goes_on_waiting_where_its_database_was_moved_to(
-    empty_url: str, approving: World
-) -> None:
-    async with approving.running_bot(**settings(approving)):
-        first_card, first = await ask(approving)
-        second_card, second = await ask(approving, {"script": "Another one."})
-    assert move(approving.database, empty_url)["jobs"] == 2
-    approving.postgres_url = empty_url
-    async with approving.running_bot(**settings(approving)):
-        await approving.ben.click(first, "Approve")
-        await approving.ben.click(first, "Approve")
-        await decline(approving, second, approving.ben, "No")
-        await approving.advance(minutes=5)
-        assert approving.created_count() == 1
-        assert "Approved by" in approving.now(first).text
-        assert "Declined by" in approving.now(second).text
-        assert [len(approving.replies(card)) for card in (first_card, second_card)] == [1, 1]
-        assert len(requests(approving)) == 2
 
 
 async def test_no_other_button_of_a_request_that_waits_creates_it(approving: World) -> None:

@@ -197,25 +197,6 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
         assert set(used(world).values()) == {1}
 
 
-async def test_approvers_are_asked_again_one_by_one_where_they_have_no_channel(
-    world: World,
-) -> None:
-    async with world.running_bot(**settings(world, channel="")):
-        world.service.faults.next("create_video", Reset(done=True))
-        card = await world.request_video(world.ana, {"script": SCRIPT})
-        ben = world.slack.dm("ben").id
-        await world.ben.click(requests(world, ben)[-1], "Approve")
-        await world.advance(minutes=16)
-        world.slack.change_channel(world.slack.dm("cleo").id, is_archived=True)
-        await world.ana.click(world.question(card), AGAIN)
-        await world.advance(hours=2)
-        # Who was asked the first time is not named as asked.
-        assert "Waiting for ben." in world.now(card).text
-        await world.ben.click(requests(world, ben)[-1], "Approve")
-        await world.advance(minutes=5)
-        assert creates(world) == 2
-
-
 async def test_creating_again_is_tried_for_a_day_from_its_approval_on(world: World) -> None:
     async with world.running_bot(**settings(world)):
         card = await lost(world)

@@ -167,17 +167,6 @@ async def test_a_question_whose_answer_was_lost_is_looked_for_and_posted_once(
     assert question.edited is None, "there was nothing new to say"
 
 
-async def test_a_question_that_waits_for_its_card_is_posted_in_its_thread(world: World) -> None:
-    world.slack.faults.always("chat.postMessage", CannedResponse(503, ""))
-    await loses_a_create_call(world)
-    assert not world.posts()
-    world.slack.faults.clear()
-    await world.advance(minutes=10)
-
-    card = card_of(world)
-    assert world.question(card).thread_ts == card.ts
-
-
 # ── Settled ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -251,23 +240,6 @@ async def test_the_person_is_asked_again_after_a_day_in_a_new_message(world: Wor
     [reply] = world.replies(card)
     assert "No answer in a week." in reply.text
     assert len(world.requests_for("create_video")) == 1
-
-
-async def test_a_question_that_waits_for_slack_for_a_day_is_posted_once(
-    world: World,
-) -> None:
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset())
-    card = await world.request_video(world.ana)
-    wait = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "3600"})
-    world.slack.faults.always("chat.postMessage", wait)
-    await world.advance(hours=25)
-    world.slack.faults.clear()
-    await world.advance(hours=2)
-
-    [question] = world.questions(card)
-    assert "in a few days" in question.text
-    assert labels(question) == BUTTONS
 
 
 async def test_a_question_that_was_settled_before_it_could_be_posted_is_not_posted(

@@ -147,21 +147,6 @@ async def test_a_replica_and_a_video_are_asked_about_together(world: World) -> N
     assert "these 2 replicas and videos get made?" in message.text
 
 
-async def test_without_callbacks_the_admins_are_asked_first_about_all(quiet_world: World) -> None:
-    world = quiet_world
-    ana, ben = world.ana.user.id, world.ben.user.id
-    async with world.running_bot(callbacks=False, ADMIN_USERS=ben):
-        await lose(world, "One.", "Two.")
-        await world.settle()
-        [first] = questions(world)
-        assert first.pings == {ben}
-        assert labels(first) == LIST_BUTTONS
-
-        await world.advance(days=1, minutes=1)
-        [_, second] = questions(world)
-        assert second.pings == {ana, ben}
-
-
 async def test_more_than_a_message_has_room_for_are_counted_and_move_up(world: World) -> None:
     scripts = [f"Number {number}." for number in range(23)]
     message, _ = await asked(world, *scripts)
@@ -459,20 +444,6 @@ async def test_a_list_is_not_posted_if_all_is_settled_before(
     await world.advance(minutes=20)
 
     assert not questions(world)
-
-
-async def test_what_a_message_that_nobody_gets_lists_is_asked_again(world: World) -> None:
-    await lose(world, "One.", "Two.")
-    refused = CannedResponse(200, {"ok": False, "error": "restricted_action"})
-    world.slack.faults.always("chat.postMessage", refused)
-    await world.advance(hours=8)
-    assert not questions(world)
-    world.slack.faults.clear()
-    await world.advance(hours=17)
-
-    [message] = questions(world)
-    assert lines(message) == ["One.", "Two."]
-    assert "in a few days" in message.text
 
 
 async def test_a_question_whose_message_is_deleted_with_its_job_is_asked_again(

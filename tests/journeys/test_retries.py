@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sandbox.delivery import deliver, encoded, interaction
+from sandbox.delivery import deliver
 from sandbox.driver import ClientRefusal
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
@@ -128,23 +128,6 @@ async def test_two_who_retry_with_the_same_words_make_one(quiet_world: World) ->
         await world.advance(minutes=5)
         assert world.ben.modal is None
         assert world.created_count() == 2
-
-
-async def test_a_retry_of_a_retry_stays_in_the_thread(world: World) -> None:
-    card = await _fails(world)
-    world.service.next_video(Scenario(end="error", reason="Still shy."))
-    await _retries(world, card)
-    await world.advance(minutes=5)
-    _, second, _ = world.replies(card)
-
-    await _retries(world, world.now(second), "Third time lucky.")
-    await world.advance(minutes=5)
-
-    assert world.slack.messages("studio") == [world.now(card)]
-    texts = [message.text for message in world.replies(card)]
-    assert len(texts) == 5, texts
-    assert "is ready" in texts[-1]
-    assert "Retried here" in world.now(second).text
 
 
 async def test_a_retry_elsewhere_is_posted_there_and_still_linked_to(world: World) -> None:
@@ -285,25 +268,3 @@ async def test_a_click_counts_once_in_the_next_process_too(quiet_world: World, b
         await replay(world, body)
     assert len(world.requests_for("create_video")) == creates
     assert len([m for m in world.replies(card) if m.is_from_bot]) == 1
-
-
-async def test_a_changed_form_that_is_sent_again_and_again_creates_one_video(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        form = await world.open_form(world.ana)
-        payload = {
-            **interaction(world.slack, world.ana.user, "view_submission", None),
-            "view": form.view.payload(),
-        }
-        await form.submit({"replica_id": REPLICA, "script": "The first version."})
-        await world.settle()
-        form.view.values["script"]["script"]["value"] = "The second version."
-        body = encoded({**payload, "view": form.view.payload()})
-        answers = await asyncio.gather(*(deliver(world.slack, body) for _ in range(3)))
-        assert all("creates another video" in answer.body for answer in answers)
-    async with world.running_bot():
-        await replay(world, body)
-        await world.advance(minutes=10)
-    assert world.created_count() == 1

@@ -204,39 +204,6 @@ async def test_what_was_changed_after_an_offer_is_compared_anew(offering: World)
     assert not form.is_open
 
 
-async def test_a_script_in_a_file_is_still_there_after_an_offer(quiet: World) -> None:
-    world = quiet
-    words = ("A long script. " * 300).strip()
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.settle()
-        for person in (world.ben, world.ana):
-            file = world.slack.upload(person.user.name, "script.txt", words.encode())
-            form = await world.open_form(person)
-            await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
-            await world.settle()
-        assert offer(form)
-        # Whether Slack keeps a file in a form that is changed, its documentation does not say.
-        await form.submit({"script_file": []})
-        await world.settle()
-        assert not form.is_open
-        assert [video.script for video in world.service.videos.values()] == [words, words]
-
-
-async def test_a_form_that_was_changed_and_sent_again_asks_once(offering: World) -> None:
-    world = offering
-    form = await world.open_form(world.ana)
-    await form._fill_in(form._field("replica_id"), REPLICA)
-    await form.submit(VALUES)
-    world.slack.modals[world.ana.user.id].append(form.view)  # its answer was lost
-    await form.submit({"video_name": "Another name"})
-    second = world.ana.modal
-    assert second is not None
-    assert "another video" in str(second.view.body["blocks"][0])
-    await second.submit()
-    await world.settle()
-    assert world.created_count() == 2
-
-
 async def test_an_erased_script_leaves_nothing_to_compare_with(quiet: World) -> None:
     world = quiet
     world.timings = Timings(jitter=0)

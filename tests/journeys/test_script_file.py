@@ -53,18 +53,6 @@ async def test_a_script_in_a_file_is_sent_whole(filed: World) -> None:
     assert len([each for each in world.posts() if not each.files]) == 6
 
 
-async def test_the_reply_says_where_the_rest_of_a_long_transcript_is(filed: World) -> None:
-    world = filed
-    await with_file(world, LONG.encode())
-    await world.advance(minutes=10)
-    card, reply, *_ = world.posts()
-    assert "The rest is under *Details*" in reply.text
-    assert "The rest is under *Details*" in str(reply.blocks)
-    await world.ana.click(world.now(card), "Details")
-    assert world.ana.modal is not None
-    assert "".join(quoted(world.ana.modal.view.body["blocks"])) == LONG
-
-
 async def test_details_of_a_script_that_no_form_has_room_for_show_its_beginning(
     filed: World,
 ) -> None:

@@ -273,15 +273,6 @@ async def test_what_a_workspace_refuses_is_tried_again_after_an_hour(
     assert len(shared(world)) == 1
 
 
-async def test_while_the_workspace_accepts_nothing_the_file_is_kept(filed: World) -> None:
-    world = filed
-    await asks(world)
-    world.slack.faults.next(GET_URL, refusal("token_revoked"))
-    world.slack.faults.next(COMPLETE, refusal("account_inactive"))
-    await world.advance(minutes=10)
-    one_file(world)
-
-
 async def test_a_host_for_contents_that_is_never_reached_is_given_up(filed: World) -> None:
     world = filed
     world.slack.faults.always(FILE_CONTENT, CannedResponse(403, "Blocked by the proxy"))

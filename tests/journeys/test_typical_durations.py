@@ -1,22 +1,15 @@
 """How long it will take: this workspace's own finished requests say so, and nothing else."""
 
-import contextlib
-import sqlite3
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from bot.slack.views.buttons import HAVE_ID
-from bot.store.database import Value
-from bot.store.history import _RECENT
-from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan, Pace, Scenario
 from sandbox.slack_objects import Message
-from tests.store.test_query_cost import cost
 from tests.world import World
 
 SHORT = "Hello, world."
@@ -130,23 +123,3 @@ async def test_the_time_that_nobody_answered_a_question_is_not_taken_for_a_video
     await world.advance(minutes=1)
     assert world.query("SELECT state FROM jobs") == [{"state": "succeeded"}]
     assert "usually" not in await hint(world, world.ana, SHORT)
-
-
-async def test_a_long_history_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
-    path = tmp_path / "bot.db"
-    await migrate(path)
-    add = (
-        "WITH RECURSIVE numbers (n) AS ("
-        " SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :first + :count)"
-        " INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state,"
-        " started_at, ended_at, script_band) SELECT 'j' || n, 'j' || n, 'video', '{}', 'U1', 'C1',"
-        " n, 'succeeded', n, n + 1000, n % 7 FROM numbers"
-    )
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute(add, {"first": 0, "count": 1_000})
-        values: dict[str, Value] = {"kind": "video", "band": 3, "limit": 100}
-        few = cost(db, _RECENT, values)
-        db.execute(add, {"first": 1_000, "count": 20_000})
-        db.commit()
-        many = cost(db, _RECENT, values)
-    assert many == few

@@ -11,13 +11,13 @@ from typing import Final
 import pytest
 
 from sandbox import player
-from sandbox.faults import CannedResponse, Fault, Hang, LateCommit, Reset
+from sandbox.faults import CannedResponse, Hang, LateCommit
 from sandbox.player import DOWNLOAD
 from sandbox.scenarios import Scenario
 from sandbox.slack import FILE_CONTENT
 from sandbox.slack_objects import Message
-from tests.journeys.test_transcript_file import COMPLETE, GET_URL, refusal, shared
-from tests.world import REPLICA, World
+from tests.journeys.test_transcript_file import COMPLETE, GET_URL, shared
+from tests.world import World
 
 MP4: Final = (Path(player.__file__).parent / "clip" / "clip.mp4").read_bytes()
 HERE: Final = "127.0.0.1"
@@ -140,12 +140,6 @@ async def test_no_reply_waits_for_a_video_and_at_most_four_are_fetched_at_a_time
 
 # ── Answers that are lost, and a bot that dies ────────────────────────────────────────────────────
 
-LOST: list[Fault] = [
-    Reset(done=True),
-    CannedResponse(503, "<html>Bad gateway</html>", done=True),
-    CannedResponse(200, {"ok": False, "error": "internal_error"}, done=True),
-]
-
 
 @pytest.mark.parametrize("delay", [45, 200])
 async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: World) -> None:
@@ -167,24 +161,6 @@ async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> Non
     assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
     assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
     assert len(replies_with_links(world)) == 3
-
-
-async def test_a_long_script_has_both_files_and_one_that_is_refused_keeps_the_other_from_nothing(
-    quiet_world: World,
-) -> None:
-    world, kinds = quiet_world, list[list[str]]()
-    async with world.running_bot(MAX_SCRIPT="20000", MEDIA_HOSTS=HERE):
-        await world.settle()
-        world.slack.faults.next(GET_URL, refusal("file_type_not_allowed"))
-        for _ in range(2):
-            form = await world.open_form(world.ana)
-            file = world.slack.upload("ana", "script.txt", b"A long sentence. " * 1000)
-            await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
-            await world.settle()
-            await world.advance(hours=1)
-            kinds.append([each.files[0]["filetype"] for each in shared(world)])
-    assert [len(each) for each in kinds] == [1, 3]
-    assert len(set(kinds[1][1:])) == 2
 
 
 async def test_while_slack_asks_to_wait_no_further_video_is_fetched(shown: World) -> None:

@@ -150,22 +150,6 @@ async def test_who_has_the_app_creates_no_second_one(outside: Outside) -> None:
     assert outside.slack.created_apps == []
 
 
-async def test_an_app_that_slack_refuses_is_created_by_hand(outside: Outside) -> None:
-    token = outside.slack.configuration_token
-    refusal = {"ok": False, "error": "invalid_manifest", "errors": []}
-    outside.slack.faults.next("apps.manifest.create", CannedResponse(200, refusal))
-    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
-        await answer_service(typist, outside)
-        await typist.answers(OPEN_FORM, token)
-        await typist.sees("Slack did not create it (invalid_manifest)")
-        await typist.answers(OPEN_FORM)
-        await typist.sees("In the form: pick your workspace")
-        await typist.types(BOT_TOKEN, CTRL_C)
-        assert await typist.ends() == 130
-    assert outside.slack.created_apps == []
-    assert token not in typist.shown
-
-
 @contextlib.asynccontextmanager
 async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
     """Run the bot with the ``.env`` that was written."""

@@ -262,16 +262,6 @@ def test_a_text_that_may_hold_half_of_a_secret_is_withheld_whole(
             assert MASK(text) == text
 
 
-def test_the_length_of_what_is_withheld_is_logged_and_nothing_of_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    text = f"The key {SECRET[:-3]} is wrong"
-    assert MASK.json({"error": text, "id": "v-1"}) == {"error": MASKED, "id": "v-1"}
-    [record] = caplog.records
-    assert vars(record)["characters"] == len(text)
-    assert SECRET[:8] not in str(vars(record))
-
-
 def test_of_two_secrets_with_the_same_beginning_the_longer_one_is_masked_whole() -> None:
     mask = Mask(["made-up-token", "made-up-token-longer"])
     assert mask("made-up-token-longer, made-up-token") == "***, ***"

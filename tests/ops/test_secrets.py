@@ -14,11 +14,8 @@ from bot.store.migrate import steps
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
-from tests import leaks
-from tests.databases import all_rows
-from tests.leaks import COLUMNS, LeakDetector
+from tests.leaks import COLUMNS
 from tests.marks import MarkType
-from tests.modes import on_sqlite_alone
 from tests.world import REPLICA, World
 
 SIGNED = "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2b1"
@@ -215,83 +212,8 @@ def _columns(database: Path) -> list[tuple[str, str]]:
         ]
 
 
-@on_sqlite_alone
-async def test_the_leak_detector_searches_each_column_of_the_database(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(VIDEO_API_LISTS="yes"):
-        await asks_with_a_signed_link(world)
-        await world.request_replica(world.ana, {"replica_name": "A quite private name"})
-        await world.bot.store.limits.change({"MAX_PER_DAY": "9"}, "U0ADMIN", world.clock.now())
-        world.ana.mention("hello")
-        await world.ana.open_home()
-        await world.settle()
-    marks = {mark.type: mark for mark in leaks._typed(world, [])}
-    marks[MarkType.SECRET] = next(leaks._secrets(world))
-    assert marks.keys() == set(MarkType)
-    looked_at = {(table, name) for table, row in all_rows(world.address) for name in row}
-    for table, column in _columns(world.database):
-        for type_, mark in marks.items():
-            found = [*leaks._in_columns([(table, {column: f"so: {mark.text}"})], [mark])]
-            assert bool(found) == (type_ not in COLUMNS.get((table, column), ())), (table, column)
-        # Nobody has chosen one, nothing was deleted, and the service is asked for no list.
-        if table not in {"channel_defaults", "spending", "lists"}:
-            assert (table, column) in looked_at
-
-
 def test_no_column_may_hold_a_secret_and_each_named_column_exists(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as db:
         db.executescript("".join(steps("sqlite").values()))
     assert COLUMNS.keys() <= set(_columns(tmp_path / "bot.db"))
     assert not any(MarkType.SECRET in types for types in COLUMNS.values())
-
-
-@on_sqlite_alone
-async def test_the_leak_detector_finds_a_secret_in_unused_pages_of_the_database(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        pass
-    whole = world.database.read_bytes()
-    world.database.write_bytes(whole + world.slack.bot_token.encode())
-    with pytest.raises(AssertionError, match="the bot's token is in the database"):
-        LeakDetector(world).check()
-    world.database.write_bytes(whole)
-
-
-async def test_the_leak_detector_searches_the_log_of_a_process_for_masked_secrets_too(
-    quiet_world: World, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
-    for written in [
-        "key={key}",
-        "Traceback: {key}",
-        "token=***",
-        "key=SANDBOX-KEY/4+2=&X",
-        "url=https://x.example/?key=sandbox-key%2F4%2b2%3d%26x",
-        "url=https://x.example/?key=sandbox-key%252F4%252B2%253D%2526x",
-        "reason=sandbox-key&#x2F;4&#43;2=&amp;x",
-        "reason=sandbox-key\\/4\\u002b2=&x",
-        "reason=sandbox-key/4+2=",
-    ]:
-        with subtests.test(written=written):
-            log = tmp_path / "bot.log"
-            log.write_text(
-                "level=info event=listening\nlevel=error "
-                + written.format(key=quiet_world.service.api_key)
-            )
-            with pytest.raises(
-                AssertionError, match=r"is in (the log|a secret's place in the log)"
-            ):
-                LeakDetector(quiet_world, logs=[log]).check()
-
-
-async def test_the_log_written_after_a_world_has_ended_is_searched_too(tmp_path: Path) -> None:
-    async def story() -> None:
-        with leaks.log_recorded():
-            world = World(tmp_path)
-            async with world.running_sandbox():
-                pass
-            LOG.info("too late: %s", world.service.api_key)
-
-    with pytest.raises(AssertionError, match="the service's key is in the log"):
-        await story()

@@ -16,7 +16,7 @@ from bot.service.client import VideoService, connect
 from bot.service.gate import AccountRefused, Held
 from bot.timings import Timings
 from sandbox.clock import ManualClock
-from sandbox.faults import CannedResponse, Hang, Reset
+from sandbox.faults import CannedResponse, Reset
 from sandbox.service_limits import CallRate, RateLimit
 from sandbox.video_service import SandboxVideoService
 
@@ -24,7 +24,6 @@ VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
 BODY = {"replica_id": "r-anna", "script": "Hello."}
 # Many times what anything takes: other work may keep the machine busy.
 PATIENT = Timings(call_timeout=timedelta(seconds=30), turn_timeout=timedelta(seconds=30))
-IMPATIENT = Timings(call_timeout=timedelta(seconds=1), turn_timeout=timedelta(seconds=0.2))
 
 
 @pytest.fixture
@@ -138,19 +137,6 @@ async def test_a_rate_limit_without_a_time_backs_off_for_all_calls_together(
     assert len(sandbox.requests) <= 7
 
 
-@pytest.mark.parametrize("timings", [IMPATIENT], ids=["impatient"])
-async def test_who_waits_for_a_turn_for_too_long_is_held_back(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    wait = timedelta(seconds=7)
-    sandbox.rate_limited = RateLimit(clock.now() + wait, retry_after=wait)
-    await failed_create(service)
-    await clock.advance(wait)
-    sandbox.faults.next("create_video", Hang())
-    results = await outcomes(service, 3)
-    assert sorted(type(each).__name__ for each in results) == ["Held", "Held", "Uncertain"]
-
-
 # A refused key
 
 
@@ -246,30 +232,6 @@ async def test_a_403_does_not_show_that_the_key_works_again(
     with pytest.raises(Refused, match="Forbidden"):
         await service.check()
     assert service.known_key_refusal is not None
-
-
-async def test_a_caller_that_times_out_during_the_key_check_still_learns_what_is_known(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.key_revoked = True
-    await failed_create(service)
-    await clock.advance(timedelta(seconds=30))
-    asked = asyncio.Event()
-
-    async def note(phase: Literal["before", "after"], _operation: str, _path: str) -> None:
-        if phase == "before":
-            asked.set()
-            await asyncio.Event().wait()  # as a service that hangs
-
-    sandbox.on_request = note
-    caller = asyncio.create_task(service.key_refusal())  # noqa: TID251 - awaited below
-    await asked.wait()
-    caller.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    assert service.known_key_refusal is not None
-    assert await service.key_refusal() is not None
-    assert len(sandbox.requests) == 3
 
 
 # An account without credit

@@ -273,35 +273,3 @@ async def test_a_row_that_could_not_be_read_goes_on_once_it_can_without_a_new_st
         await world.advance(hours=1, minutes=1)
         assert "Ready" in world.now(card).text
     assert 1 <= caplog.text.count("it is left as it is") <= 2
-
-
-# ── The video service ─────────────────────────────────────────────────────────────────────────
-
-
-async def test_after_an_account_was_paid_the_next_form_frees_what_waits_at_every_copy(
-    world: World,
-) -> None:
-    world.service.out_of_credit = True
-    async with world.running_copies() as copies:
-        for copy in (*copies, *copies):
-            await world.at(copy, submitted(world))
-        await world.advance(minutes=1)
-        failed = len(world.posts()) - 4
-        assert 1 <= failed <= 2, "the first one of each copy; the others wait"
-        tries = len(world.requests_for("create_video"))
-        await world.advance(minutes=21)
-        assert len(world.requests_for("create_video")) - tries <= 2 * 3, "every ten minutes"
-        assert len(world.posts()) == 4 + failed, "none that waits is ended"
-
-        world.service.out_of_credit = False
-        await world.at(copies[0], submitted(world))
-        await world.advance(seconds=10)
-        assert world.created_count() == 5 - failed
-
-
-async def submitted(world: World) -> None:
-    """Request a video of Ana's."""
-    form = await world.open_form(world.ana)
-    await form.submit(VALUES)
-    assert not form.is_open
-    await world.settle()

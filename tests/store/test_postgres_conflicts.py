@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -24,7 +23,6 @@ from bot.store.postgres import engine
 from bot.store.postgres.engine import PostgresDatabase, find_blocker, migrate
 from tests.store.test_locked_database import Admin
 from tests.store.test_migrations import next_migrations, run
-from tests.store.test_postgres_failures import SOON_S, add, slow_work, spawn
 from tests.store.test_postgres_wakes import pooled_by_transaction
 from tests.store.test_store import NOW, TIMINGS, submit
 
@@ -141,26 +139,6 @@ async def test_works_that_are_repeated_go_before_those_that_came_later(
 
         await asyncio.gather(*map(run, range(40)))
     assert answered == list(range(40))
-
-
-async def test_a_database_is_closed_although_works_wait_for_the_same_lock(
-    postgres_url: str,
-) -> None:
-    begun, may_end = asyncio.Event(), threading.Event()
-    try:
-        async with PostgresDatabase.open(postgres_url) as database:
-            slow = spawn(database.run(slow_work(begun, may_end), serial=True))
-            await begun.wait()
-            waiting = spawn(database.run(add, serial=True))
-            await asyncio.sleep(0)
-            closing = spawn(database.close())
-            await asyncio.sleep(0)
-            may_end.set()
-            async with asyncio.timeout(SOON_S):
-                assert [await slow, await waiting] == [1, 2]
-                await closing
-    finally:
-        may_end.set()
 
 
 BOTH_COPIES: Final = 4

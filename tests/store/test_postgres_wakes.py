@@ -105,22 +105,6 @@ async def test_a_quiet_copy_has_one_connection_for_work_and_one_to_listen(
         )
 
 
-async def test_a_copy_does_not_ask_for_connections_all_the_time_while_there_are_none(
-    postgres_url: str,
-) -> None:
-    async with (
-        PostgresProxy(postgres_url).running() as proxy,
-        PostgresDatabase.open(proxy.url, timings=RARELY) as database,
-    ):
-        await cleared(database)
-        proxy.is_away = True
-        before = proxy.connections
-        proxy.cut_all()
-        await asyncio.sleep(0.3)
-        assert proxy.connections - before <= 2
-        proxy.is_away = False
-
-
 # ── Behind a pooler ───────────────────────────────────────────────────────────────────────────
 
 

@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
 
-import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -31,16 +29,13 @@ from bot.store import (
     DatabaseError,
     DatabaseUnavailable,
     Limits,
-    Memory,
     NobodyToApprove,
     NotAllowed,
     Store,
     Submitted,
 )
 from bot.store.database import Alarm, Query, Topic, Transaction
-from bot.store.sqlite import SQLiteDatabase
 from bot.timings import Timings
-from sandbox.clock import ManualClock
 from tests.databases import Address
 from tests.disk import Disk
 from tests.modes import on_both_engines
@@ -111,22 +106,6 @@ async def post_card(store: Store) -> Delivery:
 
 
 # ── Submissions, and changes in groups ────────────────────────────────────────────────────────
-
-
-async def test_the_change_of_a_cancelled_caller_is_stored_as_a_whole_or_not_at_all(
-    address: Address,
-) -> None:
-    async with Store.open(address, TIMINGS) as store:
-        for number in range(MANY):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(number / 10_000):
-                    await submit(store, f"V{number}", channel=f"C{number}")
-    # Works that nobody waits for are done before the store is closed.
-    async with Store.open(address, TIMINGS) as store:
-        jobs = {job.id for job in await store.jobs.claim(NOW, MANY)}
-        assert jobs == {card.job.id for card in await store.deliveries.claim(NOW, MANY)}
-        submitted = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
-        assert {each.job.id for each in submitted if not each.new} == jobs
 
 
 async def test_a_caller_gets_an_error_when_the_database_task_has_ended(tmp_path: Path) -> None:
@@ -581,57 +560,6 @@ async def test_the_database_of_another_program_is_refused_and_left_unchanged(
 
 
 # ── Others in a group ───────────────────────────────────────────────────────────────────────
-
-
-async def test_a_failed_call_has_stored_nothing(store: Store) -> None:
-    def fails(_: Transaction) -> None:
-        raise ValueError
-
-    def finds_the_disk_full(_: Transaction) -> None:
-        if not isinstance(store.database, SQLiteDatabase):
-            raise psycopg.errors.DiskFull
-        error = sqlite3.OperationalError("database or disk is full")
-        error.sqlite_errorcode = sqlite3.SQLITE_FULL
-        raise error
-
-    first, failed, refused = await asyncio.gather(
-        submit(store),
-        store.database.run(fails),
-        store.database.run(finds_the_disk_full),
-        return_exceptions=True,
-    )
-    assert isinstance(failed, ValueError)
-    assert isinstance(refused, DatabaseError)
-    assert isinstance(first, Submitted)
-    assert await store.jobs.fetch(first.job.id) is not None
-
-
-_REPLICAS: Final = Query("SELECT id FROM replicas")
-
-
-async def test_memory_has_the_replicas_of_the_table_whenever_it_is_read(address: Address) -> None:
-    async with Store.open(address, TIMINGS) as store:
-        await store.replicas.use("r-1", NOW)
-    async with Store.open(address, TIMINGS) as store:
-        memory = Memory(store.database, store.in_memory, ManualClock(), TIMINGS)
-        # A first read waits for a commit; a change comes after it, and its caller goes.
-        committing = asyncio.create_task(store.replicas.use("r-2", NOW))  # noqa: TID251 - awaited
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        reading = asyncio.create_task(memory.refresh())  # noqa: TID251 - likewise
-        await asyncio.sleep(0)
-        changing = asyncio.create_task(store.replicas.forget("r-1"))  # noqa: TID251 - likewise
-        await asyncio.sleep(0)
-        changing.cancel()
-        await asyncio.gather(committing, reading, changing, return_exceptions=True)
-        # The change whose caller went may be made, or not, and later than what is read next.
-        async with asyncio.timeout(30):
-            while True:
-                await memory.refresh()
-                rows = await store.database.run(lambda tx: tx.all(_REPLICAS), durable=False)
-                stored = {row["id"] for row in rows}
-                if {each.id for each in store.replicas.find("", "C1", 9)} == stored:
-                    break
 
 
 async def test_what_was_read_before_a_change_does_not_undo_it_in_memory(address: Address) -> None:

@@ -142,19 +142,6 @@ async def test_the_head_of_a_second_request_has_as_long_as_that_of_the_first(
             assert received.count(b"HTTP/1.1 200 OK") == bool(before)
 
 
-async def test_a_connection_may_be_idle_for_longer_than_a_request_may_take(
-    impatient_bot: BotUnderTest,
-) -> None:
-    async with impatient_bot.connected() as (reader, writer), impatient_bot.connected() as other:
-        for _ in range(3):
-            writer.write(HEALTH)
-            assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
-        # Another one is closed meanwhile, as nothing comes.
-        assert await other[0].read() == b""
-        writer.write(HEALTH)
-        assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
-
-
 # ── Memory ────────────────────────────────────────────────────────────────────────────────────
 
 
