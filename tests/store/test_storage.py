@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import resource
 import shutil
 import signal
 import sqlite3
-import struct
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -148,27 +146,6 @@ class Full:
         self._ballast.unlink()
 
 
-class Unwritable:
-    """A file that no user may change any more."""
-
-    def __init__(self, live: LiveWorld) -> None:
-        self._wal = live.database.with_name("bot.db-wal")
-
-    def fails(self) -> None:
-        make_immutable(self._wal, yes=True)
-
-    def recovers(self) -> None:
-        make_immutable(self._wal, yes=False)
-
-
-def make_immutable(path: Path, *, yes: bool) -> None:
-    get_flags, set_flags, immutable = 0x80086601, 0x40086602, 0x10
-    with path.open("rb") as file:
-        flags = struct.unpack("l", fcntl.ioctl(file, get_flags, bytes(struct.calcsize("l"))))[0]
-        flags = flags | immutable if yes else flags & ~immutable
-        fcntl.ioctl(file, set_flags, struct.pack("l", flags))
-
-
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
     mount = shutil.which("mount")
@@ -185,26 +162,14 @@ def small_disk(folder: Path) -> Iterator[None]:
         subprocess.run([shutil.which("umount") or "umount", folder], check=True)
 
 
-@pytest.fixture(params=["refusing", "full", "unwritable"])
+@pytest.fixture(params=["refusing", "full"])
 def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[Disk]:
     folder = world_of_files.database.parent
     if request.param == "refusing":
         yield Refusing(world_of_files)
-    elif request.param == "full":
+    else:
         with small_disk(folder):
             yield Full(folder)
-    else:
-        probe = folder / "probe"
-        probe.touch()
-        try:
-            make_immutable(probe, yes=True)
-        except OSError:
-            pytest.skip("needs root, and a file system where files can be made immutable")
-        make_immutable(probe, yes=False)
-        unwritable = Unwritable(world_of_files)
-        yield unwritable
-        with contextlib.suppress(FileNotFoundError):
-            unwritable.recovers()
 
 
 async def test_a_full_disk_is_reported_to_every_user_and_nothing_is_lost(
