@@ -23,14 +23,12 @@ from bot.slack.features.replica import listed_replicas
 from bot.slack.features.video import FIND_HELP, script_button
 from bot.slack.outbox.messages import redirected
 from bot.slack.views import card as bot_cards
-from bot.slack.views import reply as bot_replies
-from bot.slack.views.approval import made_with
 from bot.slack.views.blocks import Json, Message
 from bot.slack.views.buttons import replica_row
+from bot.slack.views.card import FILE_COMMENT, file_name
 from bot.slack.views.home import HomeContent, home_view, spending_modal
 from bot.slack.views.limits import limit_sentence, resets_in_form
-from bot.slack.views.question import question, question_list
-from bot.slack.views.reply import FILE_COMMENT, file_name
+from bot.slack.views.question import made_with, question, question_list
 from bot.store import LIMITS, KnownReplica, Left
 from sandbox.block_kit import objects
 from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
@@ -51,7 +49,7 @@ writes it from the code; a test fails if it is out of date. A message has no lin
 the one above it. In the lists at the end, an ellipsis stands for what is filled in.
 """
 card: Final = partial(bot_cards.card, names=NAMES)
-reply: Final = partial(bot_replies.reply, names=NAMES)
+reply: Final = partial(bot_cards.reply, names=NAMES)
 Entry: TypeAlias = tuple[str, list[str]]
 """What a text is for, and its lines."""
 

@@ -27,10 +27,8 @@ _HEADINGS: Final = {
     "features/replica.py": _MISTAKES,
     "features/forms.py": _MISTAKES,
     "access.py": "Who may ask, and where I post",
-    "views/kinds.py": "What a failed training usually means",
+    "views/kinds.py": "States, and what a failed training usually means",
     "views/card.py": "Further parts of messages",
-    "views/failures.py": "Further parts of messages",
-    "views/reply.py": "Further parts of messages",
 }
 #: In ``bot/slack``: they are about Slack's API, and their words are for the log or a terminal.
 _FOR_THE_LOG: Final = {

@@ -40,8 +40,8 @@ from bot.slack.payloads import (
     ViewSubmission,
     read,
 )
-from bot.slack.views.approval import approval_note
 from bot.slack.views.blocks import Json, Message, context, modal, mrkdwn, section
+from bot.slack.views.kinds import Presenter, Presenters
 from bot.slack.views.limits import (
     NO_PRICE,
     OPERATOR,
@@ -49,7 +49,7 @@ from bot.slack.views.limits import (
     left_sentences,
     limit_sentence,
 )
-from bot.slack.views.presenters import Presenter, Presenters
+from bot.slack.views.question import approval_note
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.tasks import BackgroundTasks
 from bot.timings import Timings

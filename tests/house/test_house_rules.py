@@ -29,10 +29,9 @@ from bot.slack.app import register_listeners
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.views.buttons import TURN_PAGE
-from bot.slack.views.card import card
+from bot.slack.views.card import card, reply
 from bot.slack.views.home import HomeContent, home_view
-from bot.slack.views.presenters import state_word
-from bot.slack.views.reply import reply
+from bot.slack.views.kinds import state_word
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
 from tests import messages

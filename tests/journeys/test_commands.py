@@ -15,8 +15,7 @@ from bot.app import FEATURES
 from bot.model import Failure, Job, State
 from bot.slack import errors
 from bot.slack.views.buttons import question_buttons
-from bot.slack.views.card import card
-from bot.slack.views.reply import reply
+from bot.slack.views.card import card, reply
 from bot.store import DatabaseUnavailable, DatabaseUncertain, RowUnreadable
 from bot.store.jobs import Jobs
 from bot.store.replicas import Replicas

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from bot.slack.features.home import Group, limits_form
-from bot.slack.views.approval import made_with
 from bot.slack.views.buttons import replica_row
 from bot.slack.views.home import (
     MAX_COUNTED,
@@ -20,6 +19,7 @@ from bot.slack.views.home import (
     home_view,
     spending_modal,
 )
+from bot.slack.views.question import made_with
 from bot.store import (
     LIMITS,
     KnownReplica,

@@ -8,8 +8,7 @@ import pytest
 
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.slack.views.blocks import Message
-from bot.slack.views.card import card
-from bot.slack.views.reply import reply
+from bot.slack.views.card import card, reply
 from sandbox.block_kit import objects
 from tests.slack.test_cards import (
     JOB,

@@ -33,8 +33,7 @@ from bot.slack.views.blocks import (
     one_line,
 )
 from bot.slack.views.buttons import MORE, STOP
-from bot.slack.views.card import card
-from bot.slack.views.reply import reply
+from bot.slack.views.card import card, reply
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
 from tests.world import World, buttons_of

@@ -41,7 +41,6 @@ from bot.slack.payloads import (
     ViewSubmission,
     is_plain_text,
 )
-from bot.slack.views.approval import NOBODY_TO_APPROVE
 from bot.slack.views.blocks import (
     MAX_QUOTES,
     MAX_SECTION,
@@ -57,8 +56,9 @@ from bot.slack.views.blocks import (
     section,
 )
 from bot.slack.views.blocks import field as form_field
+from bot.slack.views.kinds import Presenter
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
-from bot.slack.views.presenters import Presenter
+from bot.slack.views.question import NOBODY_TO_APPROVE
 from bot.store import (
     AlreadyRequested,
     Bound,

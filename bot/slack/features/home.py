@@ -35,7 +35,6 @@ from bot.slack.payloads import (
     read,
 )
 from bot.slack.rate_limits import CallLimits
-from bot.slack.views.approval import made_with
 from bot.slack.views.blocks import (
     Json,
     context,
@@ -73,6 +72,7 @@ from bot.slack.views.home import (
     spending_modal,
 )
 from bot.slack.views.limits import label, value_words
+from bot.slack.views.question import made_with
 from bot.store import LIMITS, Claimed, KnownReplica, Limit, Limits, LimitsInForce, limit_hash
 
 _LOG: Final = logging.getLogger(__name__)

@@ -51,9 +51,15 @@ from bot.slack.views.blocks import (
     title,
     words,
 )
-from bot.slack.views.buttons import CHECK_NOW, DETAILS, MORE, OPEN_LINK, STOP, attempt_of
-from bot.slack.views.kinds import REPLICA_ID
-from bot.slack.views.presenters import NOT_APPROVED, Presenter, script_of, state_word
+from bot.slack.views.buttons import DETAILS, MORE, OPEN_LINK, STOP, attempt_of
+from bot.slack.views.kinds import (
+    CHECK_NOW,
+    NOT_APPROVED,
+    REPLICA_ID,
+    Presenter,
+    script_of,
+    state_word,
+)
 from bot.slack.views.question import title_of
 
 _MAX_LISTED: Final = 15

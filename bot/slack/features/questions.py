@@ -26,7 +26,6 @@ from bot.slack.context import (
 )
 from bot.slack.features.jobs import SETTLED, find_job, not_theirs
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
-from bot.slack.views.approval import NOBODY_TO_APPROVE
 from bot.slack.views.blocks import (
     Json,
     bullets,
@@ -50,7 +49,7 @@ from bot.slack.views.buttons import (
     pressed,
 )
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
-from bot.slack.views.question import MAX_LISTED, title_of
+from bot.slack.views.question import MAX_LISTED, NOBODY_TO_APPROVE, title_of
 from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _FORM: Final = "answers_form"

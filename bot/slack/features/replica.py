@@ -74,16 +74,8 @@ from bot.slack.views.blocks import (
     section,
     unformatted,
 )
-from bot.slack.views.buttons import (
-    ASK_FIRST,
-    MAKE_VIDEO,
-    MUTE,
-    OPEN_TRAIN,
-    RETRY,
-    STOP_TRAINING,
-    replica_row,
-)
-from bot.slack.views.kinds import ReplicaPresenter
+from bot.slack.views.buttons import ASK_FIRST, MUTE, OPEN_TRAIN, RETRY, STOP_TRAINING, replica_row
+from bot.slack.views.kinds import MAKE_VIDEO, ReplicaPresenter
 from bot.slack.views.limits import REPLICA_REMOVED
 from bot.store import KnownReplica
 

@@ -92,8 +92,8 @@ from bot.slack.views.blocks import (
     section,
     spoken,
 )
-from bot.slack.views.buttons import ANOTHER, MAKE_VIDEO, RETRY
-from bot.slack.views.kinds import VideoPresenter
+from bot.slack.views.buttons import RETRY
+from bot.slack.views.kinds import ANOTHER, MAKE_VIDEO, VideoPresenter
 from bot.slack.views.limits import too_long
 from bot.store import KnownReplica
 

@@ -36,7 +36,7 @@ from bot.slack.payloads import Payload, Shares
 from bot.slack.rate_limits import CallLimits, RateLimits
 from bot.slack.scopes import FILE_SCOPES
 from bot.slack.views.blocks import title
-from bot.slack.views.reply import FILE_COMMENT, file_name, needs_file
+from bot.slack.views.card import FILE_COMMENT, file_name, needs_file
 from bot.store import Outgoing
 
 _LOG: Final = logging.getLogger(__name__)

@@ -5,12 +5,6 @@ from dataclasses import replace
 from typing import Final
 
 from bot.model import Delivery, Job, Role, State
-from bot.slack.views.approval import (
-    approval_request,
-    notice_of_day,
-    people_asked,
-    training_notice,
-)
 from bot.slack.views.blocks import (
     MAX_TEXT,
     NO_NAMES,
@@ -23,12 +17,17 @@ from bot.slack.views.blocks import (
     shortened,
 )
 from bot.slack.views.blocks import listed as enumerated
-from bot.slack.views.card import card
-from bot.slack.views.failures import AN_ADMIN, FOR_ADMINS
+from bot.slack.views.card import AN_ADMIN, FOR_ADMINS, card, reply
+from bot.slack.views.kinds import Presenter, Presenters
 from bot.slack.views.limits import NO_PRICE, Price
-from bot.slack.views.presenters import Presenter, Presenters
-from bot.slack.views.question import question, question_list
-from bot.slack.views.reply import reply
+from bot.slack.views.question import (
+    approval_request,
+    notice_of_day,
+    people_asked,
+    question,
+    question_list,
+    training_notice,
+)
 from bot.store import Asked, Outgoing, Store
 
 # A refusal of so few bytes of text is not for their number.

@@ -6,14 +6,13 @@ from typing import Final
 
 from bot.model import Failure, Job, State
 from bot.slack.views.blocks import Json, button, confirm, element, menu, option, section
-from bot.slack.views.presenters import MAY_BE_CHARGED, STOPPED, Presenter
+from bot.slack.views.kinds import CHECK_NOW, MAY_BE_CHARGED, STOPPED, Presenter
 from bot.store import KnownReplica
 
 _MAX_MENU_ID: Final = 60
 _ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _MAY_GO_ON: Final = frozenset({*STOPPED, Failure.TIMED_OUT})
 
-CHECK_NOW: Final = "job_check_again"
 STOP: Final = "job_stop"
 DETAILS: Final = "job_details"
 MORE: Final = "job_more"
@@ -32,7 +31,6 @@ WITHDRAW: Final = "approval_withdraw"
 """Its value is the job's id."""
 RETRY: Final = "retry"
 """Each kind has its own form: ``<kind>_retry`` opens it."""
-ANOTHER: Final = "video_another"
 OPEN_CREATE: Final = "home_create"
 OPEN_TRAIN: Final = "home_train"
 TURN_PAGE: Final = "home_page"
@@ -49,8 +47,6 @@ ASK_FIRST: Final = "owner_ask_first"
 """Its value is the id of the training of a replica; without one it is about all of a person's."""
 STOP_TRAINING: Final = "training_stop"
 """Its value is the job's id. The person in the footage has it."""
-MAKE_VIDEO: Final = "replica_make_video"
-"""Its value is the replica's id."""
 
 
 def card_buttons(

@@ -41,8 +41,8 @@ from bot.slack.views.buttons import (
     card_buttons,
     question_buttons,
 )
+from bot.slack.views.kinds import Presenter, Presenters, state_word
 from bot.slack.views.limits import NO_PRICE, Price, change_words, label, value_words
-from bot.slack.views.presenters import Presenter, Presenters, state_word
 from bot.slack.views.question import title_of
 from bot.store import (
     LIMITS,
@@ -232,7 +232,7 @@ def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
     ]
 
 
-# ── For admins ────────────────────────────────────────────────────────────────────────────────
+# ── For admins ────────────────────────────────────────────────────────────────────────────────────
 
 
 def admin_sections(content: AdminContent) -> list[Json]:

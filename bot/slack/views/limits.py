@@ -107,7 +107,7 @@ class Price:
 NO_PRICE: Final = Price()
 
 
-# ── Who, where and how long ───────────────────────────────────────────────────────────────────
+# ── Who, where and how long ───────────────────────────────────────────────────────────────────────
 
 
 REPLICA_REMOVED: Final = "This replica was removed. Pick another one."
