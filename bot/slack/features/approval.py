@@ -8,14 +8,12 @@ from slack_bolt.async_app import AsyncApp
 
 from bot.model import Failure, Job, State
 from bot.slack.context import (
-    UNKNOWN_JOB,
-    UNKNOWN_KIND,
     HandlerContext,
     Refusal,
     answer_form,
     register_clicks,
 )
-from bot.slack.features.jobs import SETTLED, find_job
+from bot.slack.features.jobs import SETTLED, fetch_job, find_job
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
 from bot.slack.views.blocks import Json, element, field, modal
 from bot.slack.views.buttons import APPROVE, DECLINE, WITHDRAW, attempt_of, pressed
@@ -50,14 +48,14 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 
 async def approve(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Approve a request that waits for it."""
-    job, attempts = await _find(ctx, action.user, action.value)
+    job, attempts = await _find(ctx, action.user, action.value), attempt_of(action.value)
     approved = await ctx.store.jobs.approve(job.id, attempts, action.user, ctx.clock.now())
     return None if approved else await _why_not(ctx, job, attempts)
 
 
 async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form that asks why a request is declined."""
-    job, attempts = await _find(ctx, action.user, action.value)
+    job, attempts = await _find(ctx, action.user, action.value), attempt_of(action.value)
     if (job.state, job.attempts) != (State.WAITING_FOR_APPROVAL, attempts):
         return await _why_not(ctx, job, attempts)
     return await ctx.open_view(action.trigger_id, _form(ctx, job, action.user))
@@ -66,11 +64,12 @@ async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
 async def decline(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Decline a request that waits for approval."""
     view, user = submission.view, submission.user
-    job, attempts = await _find(ctx, user, view.metadata(_Metadata).job)
+    asked = view.metadata(_Metadata).job
+    job = await _find(ctx, user, asked)
     reason = view.fields().get(_REASON, "").strip()[:_MAX_REASON]
     if not reason and not _is_own_face(job, user):
         raise Refusal("Please say what to change.")
-    if not await ctx.store.jobs.decline(job.id, attempts, user, reason, ctx.clock.now()):
+    if not await ctx.store.jobs.decline(job.id, attempt_of(asked), user, reason, ctx.clock.now()):
         raise Refusal(SETTLED)
     return {}
 
@@ -84,21 +83,16 @@ async def withdraw(ctx: HandlerContext, action: BlockAction) -> str | None:
     return None if cancelled else await _why_not(ctx, job, job.attempts)
 
 
-async def _find(ctx: HandlerContext, user: str, value: str) -> tuple[Job, int]:
-    """Return the job and the attempt that a button or a form is about.
+async def _find(ctx: HandlerContext, user: str, value: str) -> Job:
+    """Return the job that a button or a form is about.
 
     Raises:
         Refusal: the user may not decide about it, or there is no such job.
     """
-    job_id, attempts = attempt_of(value)
-    job = await ctx.store.jobs.fetch(job_id)
-    if job is None:
-        raise Refusal(UNKNOWN_JOB)
-    if job.kind not in ctx.kinds:
-        raise Refusal(UNKNOWN_KIND)
+    job = await fetch_job(ctx, value)
     if not ctx.store.jobs.approvals.may_settle(user, job):
         raise Refusal(_OWN if user == job.user else _NOT_AN_APPROVER)
-    return job, attempts
+    return job
 
 
 async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:

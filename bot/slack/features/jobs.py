@@ -51,7 +51,7 @@ from bot.slack.views.blocks import (
     title,
     words,
 )
-from bot.slack.views.buttons import DETAILS, MORE, OPEN_LINK, STOP, attempt_of
+from bot.slack.views.buttons import DETAILS, MORE, OPEN_LINK, STOP, attempt_of, job_of
 from bot.slack.views.kinds import (
     CHECK_NOW,
     NOT_APPROVED,
@@ -125,10 +125,9 @@ async def check_now(ctx: HandlerContext, action: BlockAction) -> str | None:
 
 async def stop_waiting(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End a job that the service works on, unless the button belongs to an earlier attempt."""
-    job_id, attempts = attempt_of(action.value)
-    job, now = await find_job(ctx, action, job_id), ctx.clock.now()
+    job, now = await find_job(ctx, action), ctx.clock.now()
     failure = Failure.STOPPED if action.user == job.user else Failure.STOPPED_BY_ADMIN
-    stopped = await ctx.store.jobs.stop(job.id, attempts, failure, action.user, now)
+    stopped = await ctx.store.jobs.stop(job.id, attempt_of(action.value), failure, action.user, now)
     return None if stopped else SETTLED
 
 
@@ -214,10 +213,23 @@ def not_theirs(owner: str, what: str = "do that") -> str:
     return f"Only {owner} or an admin can {what}."
 
 
+async def fetch_job(ctx: HandlerContext, value: str) -> Job:
+    """Return the job that the value of a button or a form begins with.
+
+    Raises:
+        Refusal: there is none, or it is of a kind that is no longer supported.
+    """
+    job = await ctx.store.jobs.fetch(job_of(value))
+    if job is None:
+        raise Refusal(UNKNOWN_JOB)
+    if job.kind not in ctx.kinds:
+        raise Refusal(UNKNOWN_KIND)
+    return job
+
+
 async def find_job(
     ctx: HandlerContext,
     action: BlockAction,
-    job_id: str | None = None,
     what: str = "do that",
     *,
     reads: bool = False,
@@ -225,20 +237,15 @@ async def find_job(
 ) -> Job:
     """Return the job of a button if this user may decide about it.
 
-    ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does. With
-    ``reads`` it changes nothing, and those who are asked to approve the job may press it too; one
-    that ``is_shared`` is for all who see the job in its channel. A message that was posted twice is
-    replaced where it is no longer kept up to date.
+    ``what`` is what the button does. With ``reads`` it changes nothing, and those who are asked to
+    approve the job may press it too; one that ``is_shared`` is for all who see the job in its
+    channel. A message that was posted twice is replaced where it is no longer kept up to date.
 
     Raises:
         Refusal: they may not, or there is no such job.
     """
-    job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
-    if job is None:
-        raise Refusal(UNKNOWN_JOB)
+    job = await fetch_job(ctx, action.value)
     await _replace_copy(ctx, action, job)
-    if job.kind not in ctx.kinds:
-        raise Refusal(UNKNOWN_KIND)
     if not (
         (reads and ctx.may_approve(action.user, job))
         or (is_shared and action.channel == job.channel)

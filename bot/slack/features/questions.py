@@ -1,7 +1,6 @@
 """How people answer the question whether a create call made something: each, or several."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +23,7 @@ from bot.slack.context import (
     register_clicks,
     updated,
 )
-from bot.slack.features.jobs import SETTLED, find_job, not_theirs
+from bot.slack.features.jobs import SETTLED, fetch_job, find_job, not_theirs
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
 from bot.slack.views.blocks import (
     Json,
@@ -46,6 +45,7 @@ from bot.slack.views.buttons import (
     GIVE_UP,
     HAVE_ID,
     attempt_of,
+    job_of,
     pressed,
 )
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
@@ -78,10 +78,12 @@ _REMOTE_ID: Final = "remote_id"
 
 
 class _Metadata(PrivateMetadata):
-    """The form's ``private_metadata``."""
+    """The ``private_metadata`` of both forms."""
 
     warned: list[str]
     """The marks of ids of which the user was told that they cannot be verified."""
+    asked: str = ""
+    """The request and its attempt, as its button says, where the form is about one."""
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -106,11 +108,10 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 
 async def create_again(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Create an unconfirmed job again, unless the button belongs to an earlier attempt."""
-    job_id, attempts = attempt_of(action.value)
-    job = await find_job(ctx, action, job_id)
+    job = await find_job(ctx, action)
     refusal = await _queue_again(
         ctx,
-        replace(job, attempts=attempts),
+        replace(job, attempts=attempt_of(action.value)),
         action.user,
         ctx.service_deadline(),
         person="You" if action.user == job.user else f"<@{job.user}>",
@@ -123,8 +124,7 @@ async def create_again(ctx: HandlerContext, action: BlockAction) -> str | None:
 
 async def give_up(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End an unconfirmed job, unless the button belongs to an earlier attempt."""
-    job_id, attempts = attempt_of(action.value)
-    job = await find_job(ctx, action, job_id)
+    job, attempts = await find_job(ctx, action), attempt_of(action.value)
     cancelled = await ctx.store.jobs.cancel(job.id, attempts, action.user, ctx.clock.now())
     await _refresh_home(ctx, action)
     return None if cancelled else SETTLED
@@ -174,84 +174,27 @@ async def _queue_again(
     return None if queued else SETTLED
 
 
-class _IdMetadata(PrivateMetadata):
-    """The form's ``private_metadata``."""
-
-    job: str
-    """The job that it is about."""
-    attempts: int = 1
-    """How many create calls were begun for it when the form was opened."""
-    warned: str = ""
-    """The id of which the user was told that it cannot be verified."""
-
-
 async def open_id_form(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form."""
-    job_id, attempts = attempt_of(action.value)
-    job = await find_job(ctx, action, job_id)
-    if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
+    job = await find_job(ctx, action)
+    if not _is_open(job, action.value):
         return SETTLED
     return await ctx.open_view(action.trigger_id, _id_form(ctx, job))
 
 
 async def submit_id(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Have the named id checked; warn first of one that cannot be verified."""
-    metadata = submission.view.metadata(_IdMetadata)
-    typed = submission.view.fields().get(_REMOTE_ID, "").strip()
-    job = await ctx.store.jobs.fetch(metadata.job)
-    if job is None or not await ctx.may_press(submission.user, job):
-        raise Refusal(not_theirs("the person who asked"))
-    if job.kind not in ctx.kinds:
-        raise Refusal(UNKNOWN_KIND)
-    if not _is_id(typed):
-        raise Refusal(_NOT_AN_ID)
-    if (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
-        raise Refusal(SETTLED)
-    comparison, error = await _compare(ctx, job, typed, ctx.service_deadline())
-    if comparison is Comparison.UNKNOWN and typed != metadata.warned:
+    view, deadline = submission.view, ctx.service_deadline()
+    metadata, typed = view.metadata(_Metadata), view.fields().get(_REMOTE_ID, "").strip()
+    job = await fetch_job(ctx, metadata.asked)
+    answer = _Answer(metadata.asked, _FOUND, typed, job)
+    errors, is_unsure = await _check(ctx, submission.user, answer, deadline)
+    if is_unsure and _mark(metadata.asked, typed) not in metadata.warned:
         return updated(_id_form(ctx, job, unverified=typed))
-    if refusal := error or await _add_candidate(ctx, job, typed, submission.user):
+    wrong = "".join(errors.values())
+    if refusal := wrong or await _carry_out(ctx, submission.user, answer, deadline):
         raise Refusal(refusal)
     return {}
-
-
-def _is_id(typed: str) -> bool:
-    """Return whether something typed may be an id of the service's."""
-    return 0 < len(typed) <= MAX_ID and typed.isprintable() and " " not in typed
-
-
-async def _compare(
-    ctx: HandlerContext, job: Job, remote_id: str, deadline: float
-) -> tuple[Comparison, str]:
-    """Return whether ``remote_id`` is what the job asked for, and why if it is something else."""
-    kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
-    owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
-    if owner is not None:
-        return Comparison.DIFFERENT, f"That {noun} belongs to request {owner.id}."
-    try:
-        async with asyncio.timeout_at(deadline):
-            answer = await ctx.service.read(kind.path, remote_id)
-            snapshot = kind.read(answer, remote_id)
-    except (OutsideError, Unreadable, TimeoutError) as error:
-        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
-            said = cut(only_hosts(error.reason), 200)
-            return Comparison.DIFFERENT, f"I can't find it: “{said}”"
-        return Comparison.UNKNOWN, ""  # it is read again before it is adopted
-    comparison = compare_with_job(kind, job, snapshot)
-    different = comparison is Comparison.DIFFERENT
-    return comparison, f"That {noun} isn't the right one." if different else ""
-
-
-async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str) -> str | None:
-    """Add an id as a candidate; return why that cannot be done, if so."""
-    now = ctx.clock.now()
-    match await ctx.store.jobs.add_candidate(job.id, job.attempts, remote_id, user, now):
-        case AddedCandidate.STORED:
-            return None
-        case AddedCandidate.OTHER_UNCHECKED:
-            return "Another ID is being checked. Try again in a few minutes."
-        case AddedCandidate.SETTLED:
-            return SETTLED
 
 
 def _id_form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
@@ -267,14 +210,14 @@ def _id_form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
         ),
         hint="" if unverified else hint,
     )
+    asked = pressed(job)
+    warned = [_mark(asked, unverified)] if unverified else []
     return modal(
         _ID_FORM,
         f"{noun.capitalize()} ID",
         submit="Use it anyway" if unverified else f"Use this {noun}",
         close="Cancel",
-        private_metadata=json.dumps(
-            {"job": job.id, "attempts": job.attempts, "warned": unverified}
-        ),
+        private_metadata=_Metadata(asked=asked, warned=warned).model_dump_json(),
         blocks=[section(warning), remote_id] if unverified else [remote_id],
     )
 
@@ -309,7 +252,7 @@ async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
     Raises:
         Refusal: there are none.
     """
-    await find_job(ctx, action, action.value.partition(" ")[0])
+    await find_job(ctx, action)
     found = await _fetch(ctx, _keys(action))
     jobs = [
         job
@@ -326,7 +269,7 @@ async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
 
 async def _fetch(ctx: HandlerContext, keys: Iterable[str]) -> dict[str, Job | None]:
     keys = list(keys)
-    jobs = await asyncio.gather(*(ctx.store.jobs.fetch(attempt_of(key)[0]) for key in keys))
+    jobs = await asyncio.gather(*(ctx.store.jobs.fetch(job_of(key)) for key in keys))
     return dict(zip(keys, jobs, strict=True))
 
 
@@ -401,28 +344,49 @@ async def _check(
         return {}, False
     if answer.choice != _FOUND:
         return ({at_choice: _NOT_FOUND} if answer.remote_id else {}), False
-    if not _is_id(answer.remote_id):
+    remote_id = answer.remote_id
+    if not remote_id or len(remote_id) > MAX_ID or not remote_id.isprintable() or " " in remote_id:
         return {at_id: _NOT_AN_ID}, False
-    comparison, error = await _compare(ctx, job, answer.remote_id, deadline)
-    return ({at_id: error} if error else {}), comparison is Comparison.UNKNOWN
+    kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
+    owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
+    if owner is not None:
+        return {at_id: f"That {noun} belongs to request {owner.id}."}, False
+    try:
+        async with asyncio.timeout_at(deadline):
+            snapshot = kind.read(await ctx.service.read(kind.path, remote_id), remote_id)
+    except (OutsideError, Unreadable, TimeoutError) as error:
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            said = cut(only_hosts(error.reason), 200)
+            return {at_id: f"I can't find it: “{said}”"}, False
+        return {}, True  # it is read again before it is adopted
+    comparison = compare_with_job(kind, job, snapshot)
+    if comparison is Comparison.DIFFERENT:
+        return {at_id: f"That {noun} isn't the right one."}, False
+    return {}, comparison is Comparison.UNKNOWN
 
 
 async def _carry_out(
     ctx: HandlerContext, user: str, answer: _Answer, deadline: float
 ) -> str | None:
     """Do what was chosen for a request; return why not, if so."""
-    job, choice = answer.job, answer.choice
+    job, choice, now = answer.job, answer.choice, ctx.clock.now()
     if job is None or choice not in _CHOICES or choice == _LATER:
         return None
     if not _is_open(job, answer.key):
         return SETTLED
     if choice == _FOUND:
-        return await _add_candidate(ctx, job, answer.remote_id, user)
+        match await ctx.store.jobs.add_candidate(job.id, job.attempts, answer.remote_id, user, now):
+            case AddedCandidate.STORED:
+                return None
+            case AddedCandidate.OTHER_UNCHECKED:
+                return "Another ID is being checked. Try again in a few minutes."
+            case AddedCandidate.SETTLED:
+                return SETTLED
     if choice == _AGAIN:
         person = "You" if user == job.user else "The person who asked"
         who = await ctx.access.admin_names(deadline)
         return await _queue_again(ctx, job, user, deadline, person=person, who=who, in_form=True)
-    cancelled = await ctx.store.jobs.cancel(job.id, job.attempts, user, ctx.clock.now())
+    cancelled = await ctx.store.jobs.cancel(job.id, job.attempts, user, now)
     return None if cancelled else SETTLED
 
 
@@ -466,7 +430,7 @@ def _form(
         "Answer each",
         submit="Send answers",
         close="Cancel",
-        private_metadata=json.dumps({"warned": unverified}),
+        private_metadata=_Metadata(warned=[*unverified]).model_dump_json(),
         blocks=blocks,
     )
 

@@ -183,7 +183,12 @@ def pressed(job: Job) -> str:
     return f"{job.id}:{job.attempts}"
 
 
-def attempt_of(value: str) -> tuple[str, int]:
-    """Return the job id and the attempt count in the value of a button that is about an attempt."""
-    job_id, _, attempts = value.partition(":")
-    return job_id, int(attempts) if _ATTEMPTS.fullmatch(attempts) else 0
+def job_of(value: str) -> str:
+    """Return the id of the job that a button is about: its value is, or begins with, that."""
+    return re.split("[: ]", value, maxsplit=1)[0]
+
+
+def attempt_of(value: str) -> int:
+    """Return the attempt count in the value of a button that is about an attempt."""
+    attempts = value.partition(":")[2]
+    return int(attempts) if _ATTEMPTS.fullmatch(attempts) else 0
