@@ -82,9 +82,8 @@ _MAX_SOCKET_CLOSED: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One part."""
+    """One part, which is ok unless there is a reason why not."""
 
-    ok: bool
     reason: str = ""
     """What is wrong and what to do, or "" if it is ok."""
     details: Mapping[str, object] = field(default_factory=dict)
@@ -92,26 +91,6 @@ class Check:
     """The other side is out of reach."""
     stops: bool = False
     """The bot is not ready because of it."""
-
-    def as_json(self) -> dict[str, object]:
-        """Return it as it is shown."""
-        return {"ok": self.ok, "reason": self.reason, **self.details}
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All parts."""
-
-    ready: bool
-    checks: Mapping[str, Check]
-
-    def as_json(self) -> dict[str, object]:
-        """Return it as it is shown."""
-        return {
-            "ready": self.ready,
-            "degraded": not all(each.ok for each in self.checks.values()),
-            "checks": {name: each.as_json() for name, each in self.checks.items()},
-        }
 
 
 async def _told(answer: Awaitable[_T]) -> _T | None:
@@ -148,29 +127,24 @@ class Readiness:
         self._socket_closed_at: datetime | None = None
         self.is_stopping = False
         self._looking = asyncio.Lock()
-        self._last: tuple[Report, bytes] | None = None
+        self._last: tuple[dict[str, object], bytes] | None = None
         self._looked_at = ctx.clock.now()
 
-    async def report(self) -> Report:
-        """Return how things stand, or stood a moment ago, and publish it as metrics."""
-        return (await self._found())[0]
+    async def report(self) -> tuple[dict[str, object], bytes]:
+        """Return how things stand, or stood a moment ago, and all metrics with it.
 
-    async def measure(self) -> bytes:
-        """Return all metrics, with how things stand, or stood a moment ago."""
-        return (await self._found())[1]
-
-    async def _found(self) -> tuple[Report, bytes]:
-        """Look, unless somebody has within ``report_max_age``; the others wait for it."""
+        Somebody looks who asks when nobody has within ``report_max_age``; the others wait for it.
+        """
         async with self._looking:
             age, max_age = self._ctx.clock.now() - self._looked_at, self._ctx.timings.report_max_age
             # A report from before the stop would say "ready".
-            is_old = self.is_stopping and self._last is not None and self._last[0].ready
+            is_old = self.is_stopping and self._last is not None and self._last[0]["ready"]
             if self._last is None or is_old or not timedelta(0) <= age < max_age:
                 self._last = await self._look()
                 self._looked_at = self._ctx.clock.now()
             return self._last
 
-    async def _look(self) -> tuple[Report, bytes]:
+    async def _look(self) -> tuple[dict[str, object], bytes]:
         self._ctx.installation.refresh()
         self._service_check.refresh()
         figures = await _told(self._ctx.store.figures(self._ctx.clock.now()))
@@ -185,27 +159,32 @@ class Readiness:
         # Both are out of reach at once: it is more likely that this machine is cut off.
         cut_off = checks["slack"].is_out and checks["video_service"].is_out
         ready = not (cut_off or self.is_stopping or any(each.stops for each in checks.values()))
-        self._metrics.set_readiness(
-            ready=ready,
-            checks={name: each.ok for name, each in checks.items()},
-            blocked=self._blocked(),
-        )
+        oks = {name: not each.reason for name, each in checks.items()}
+        self._metrics.set_readiness(ready=ready, checks=oks, blocked=self._blocked())
         if figures is not None:  # else the report says so
             self._metrics.set_jobs(figures.jobs)
             for queue, due in figures.due.items():
                 self._metrics.set_queue(queue, due, figures.oldest_due[queue])
-        return Report(ready, checks), self._metrics.exposition()
+        report: dict[str, object] = {
+            "ready": ready,
+            "degraded": not all(oks.values()),
+            "checks": {
+                name: {"ok": oks[name], "reason": each.reason, **each.details}
+                for name, each in checks.items()
+            },
+        }
+        return report, self._metrics.exposition()
 
     async def _database(self) -> Check:
         if self.is_stopping:
-            return Check(ok=False, reason="the bot is stopping")
+            return Check("the bot is stopping")
         try:
             async with asyncio.timeout(_DATABASE_TIMEOUT_S):
                 await self._ctx.store.database.check()
         except (DatabaseError, TimeoutError):
             reason = "nothing can be stored: the log and `python -m bot doctor` say why"
-            return Check(ok=False, reason=reason, stops=True)
-        return Check(ok=True)
+            return Check(reason, stops=True)
+        return Check()
 
     def _slack_check(self) -> Check:
         slack = self._ctx.installation
@@ -221,10 +200,8 @@ class Readiness:
         }
         for reason, holds in reasons.items():
             if holds:
-                return Check(ok=False, reason=reason, details=seen, stops=True)
-        if (outage := slack.calls.outages.current) is not None:
-            return self._out("Slack", "SLACK_API_URL", outage, seen)
-        return Check(ok=True, details=seen)
+                return Check(reason, seen, stops=True)
+        return self._side("Slack", "SLACK_API_URL", slack.calls.outages.current, seen)
 
     async def _service_status(self) -> Check:
         service = self._ctx.service
@@ -233,20 +210,21 @@ class Readiness:
         if outage is not None:
             counts = await _told(self._ctx.store.jobs.count_waiting())
             seen["waiting"] = None if counts is None else counts["held"]
-            return self._out("the video service", "VIDEO_API_URL", outage, seen)
-        closed = [name for name, is_closed in self._service_gates().items() if is_closed]
+            return self._side("the video service", "VIDEO_API_URL", outage, seen)
+        blocked = self._blocked()
+        closed = [name for name in _GATES if blocked[f"service_{name}"]]
         seen |= {"held_back_by": closed, "next_try": _shown(service.next_credit_try)}
-        for name, reason in _GATES.items():
-            if name in closed:
-                return Check(ok=False, reason=reason, details=seen)
-        return Check(ok=True, details=seen)
+        return Check(_GATES[closed[0]] if closed else "", seen)
 
-    def _out(self, side: str, setting: str, outage: Outage, seen: Mapping[str, object]) -> Check:
+    def _side(
+        self, side: str, setting: str, outage: Outage | None, seen: Mapping[str, object]
+    ) -> Check:
+        if outage is None:
+            return Check(details=seen)
         cause = clause_of(outage.cause, self._ctx.timings.call_timeout) or "it does not work"
         return Check(
-            ok=False,
-            reason=f"{side} does not answer ({cause}): is {setting} right and reachable from here?",
-            details={**seen, "since": _shown(outage.since)},
+            f"{side} does not answer ({cause}): is {setting} right and reachable from here?",
+            {**seen, "since": _shown(outage.since)},
             is_out=True,
         )
 
@@ -258,43 +236,36 @@ class Readiness:
         }
         if socket.is_connected:
             self._socket_closed_at = None
-            return Check(ok=True, details=details)
+            return Check(details=details)
         closed_at = self._socket_closed_at or socket.last_received_at or now
         # If that is ahead, the clock was set back.
         closed_at = self._socket_closed_at = min(closed_at, now)
         return Check(
-            ok=False,
-            reason="the socket to Slack is closed: is SLACK_APP_TOKEN right, and Slack reachable?",
-            details={**details, "since": _shown(closed_at)},
+            "the socket to Slack is closed: is SLACK_APP_TOKEN right, and Slack reachable?",
+            {**details, "since": _shown(closed_at)},
             stops=now - closed_at >= _MAX_SOCKET_CLOSED,
         )
 
     def _work(self, figures: Figures | None) -> Check:
         if figures is None:
-            return Check(ok=False, reason="it is not known what is due: see database")
+            return Check("it is not known what is due: see database")
+        reason = ""
+        if max(figures.oldest_due.values()) > _MAX_OVERDUE:
+            reason = "work is overdue: if nothing else is wrong here, see the log and the load"
         details = {
             "oldest_due_job_s": round(figures.oldest_due["jobs"].total_seconds()),
             "oldest_due_delivery_s": round(figures.oldest_due["deliveries"].total_seconds()),
         }
-        if max(figures.oldest_due.values()) > _MAX_OVERDUE:
-            reason = "work is overdue: if nothing else is wrong here, see the log and the load"
-            return Check(ok=False, reason=reason, details=details)
-        return Check(ok=True, details=details)
-
-    def _service_gates(self) -> Mapping[str, bool]:
-        service = self._ctx.service
-        return {
-            "key": service.known_key_refusal is not None,
-            "credit": service.next_credit_try is not None,
-            "rate": service.is_slowed_down,
-        }
+        return Check(reason, details)
 
     def _blocked(self) -> Mapping[str, bool]:
-        slack = self._ctx.installation
+        slack, service = self._ctx.installation, self._ctx.service
         return {
             "uninstalled": slack.is_uninstalled,
             "slack_token": bool(slack.calls.refusal),
-            **{f"service_{name}": closed for name, closed in self._service_gates().items()},
+            "service_key": service.known_key_refusal is not None,
+            "service_credit": service.next_credit_try is not None,
+            "service_rate": service.is_slowed_down,
         }
 
 

@@ -181,15 +181,15 @@ class WebServer(LimitedServer):
 
         Where a request comes from shows nothing: a proxy on this machine passes strangers' on.
         """
-        report = await self._readiness.report()
+        report, _ = await self._readiness.report()
         given = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="replace")
         is_operator = hmac.compare_digest(given, self._authorization)
-        said = report.as_json() if is_operator else {"ready": report.ready}
-        status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        said = report if is_operator else {"ready": report["ready"]}
+        status = HTTPStatus.OK if report["ready"] else HTTPStatus.SERVICE_UNAVAILABLE
         return web.json_response(said, status=status, headers=_NOT_KEPT)
 
     async def _on_metrics(self, _: web.Request) -> web.Response:
-        body = await self._readiness.measure()
+        _report, body = await self._readiness.report()
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE, **_NOT_KEPT})
 
 
