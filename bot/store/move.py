@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import psycopg
-from psycopg import sql
 from psycopg.rows import DictRow
 
 from bot.store import deliveries, jobs
@@ -38,8 +37,8 @@ _IDENTITIES: Final = (
     " WHERE table_schema = current_schema() AND is_identity = 'YES'"
 )
 _CONTINUE: Final = (
-    "SELECT setval(pg_get_serial_sequence({name}, {column_name}),"
-    " (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
+    "SELECT setval(pg_get_serial_sequence('{table_name}', '{column_name}'),"
+    " (SELECT coalesce(max({column_name}), 0) + 1 FROM {table_name}), false)"
 )
 
 _NUMBERS: Final = frozenset({"INTEGER", "BIGINT"})
@@ -147,8 +146,7 @@ def _prepare(to: _Target) -> None:
             "Create a database for the bot alone"
         )
     migrate_postgres(to)
-    every = sql.SQL(", ").join(map(sql.Identifier, names))
-    to.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(every))
+    to.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE")
     for table in tables():
         if not table.has_first_rows and _count(to, table.name):
             raise DatabaseError(
@@ -160,12 +158,10 @@ def _prepare(to: _Target) -> None:
 def _copy(db: sqlite3.Connection, to: _Target, progress: Callable[[str], object]) -> Counts:
     counts = {}
     for table in tables():
-        to.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
-        names = list(table.columns)
-        columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        into = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
-        with to.cursor().copy(into) as copy:
-            rows = db.execute(f"SELECT {', '.join(names)} FROM {table.name}")  # noqa: S608 - ours
+        columns = ", ".join(table.columns)
+        to.execute(f"DELETE FROM {table.name}")  # noqa: S608 - our tables
+        with to.cursor().copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
+            rows = db.execute(f"SELECT {columns} FROM {table.name}")  # noqa: S608 - our tables
             for number, row in enumerate(rows):
                 if number % _TOLD_ROWS == 0:
                     progress(f"moving: {number:,} {table.name}")
@@ -179,15 +175,7 @@ def _copy(db: sqlite3.Connection, to: _Target, progress: Callable[[str], object]
                 f"{counts[table.name]:,}. Keep FROM, and report this"
             )
     for identity in to.execute(_IDENTITIES).fetchall():
-        table_name, column = identity["table_name"], identity["column_name"]
-        to.execute(
-            sql.SQL(_CONTINUE).format(
-                name=table_name,
-                column_name=column,
-                column=sql.Identifier(column),
-                table=sql.Identifier(table_name),
-            )
-        )
+        to.execute(_CONTINUE.format(**identity))
     for module in (jobs, deliveries):
         to.execute(module.DUE.void_leases.postgres)
     to.execute("ANALYZE")
@@ -196,8 +184,7 @@ def _copy(db: sqlite3.Connection, to: _Target, progress: Callable[[str], object]
 
 
 def _count(to: _Target, table: str) -> int:
-    query = sql.SQL("SELECT count(*) AS rows FROM {}").format(sql.Identifier(table))
-    [row] = to.execute(query).fetchall()
+    [row] = to.execute(f"SELECT count(*) AS rows FROM {table}").fetchall()  # noqa: S608 - our tables
     return int(row["rows"])
 
 
