@@ -273,7 +273,6 @@ async def running(
             start_part(service_check.run, "check of the video service"),
             start_part(metrics.watch_event_loop, "watch on the event loop"),
             start_part(store.database.watch, "database"),
-            start_part(server.serve, "web server"),
         ]
         if socket_mode is not None:
             endless.append(start_part(socket_mode.run, "Socket Mode"))

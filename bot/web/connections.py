@@ -55,11 +55,11 @@ class LimitedServer:
         app.on_response_prepare.append(_drop_server_header)
         self._receive_timeout_s = receive_timeout.total_seconds()
         self._runner = web.AppRunner(app, shutdown_timeout=shutdown_timeout.total_seconds())
-        self._listener: asyncio.Server | None = None
+        self._listener: asyncio.Server
         self._connections = _Connections(_allowed_open_files() // 2)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; return the port, which the system chooses where ``port`` is 0.
+        """Accept connections; return the port, which the system chooses where ``port`` is 0.
 
         Raises:
             OSError: the address cannot be used.
@@ -68,31 +68,20 @@ class LimitedServer:
         server = self._runner.server
         assert server is not None  # noqa: S101 - setup() makes it
         server.request_handler = _answering(server.request_handler)
-        loop = asyncio.get_running_loop()
-        try:
-            self._listener = await loop.create_server(
-                lambda: _Connection(server, self._connections, self._receive_timeout_s),
-                host,
-                port,
-                backlog=_BACKLOG,
-            )
-        except OSError:
-            await self._runner.cleanup()
-            raise
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: _Connection(server, self._connections, self._receive_timeout_s),
+            host,
+            port,
+            backlog=_BACKLOG,
+        )
         for each in self._listener.sockets:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
         listening: int = self._listener.sockets[0].getsockname()[1]
         return listening
 
-    async def serve(self) -> None:
-        """Accept connections until the server is stopped, which ends this with a cancellation."""
-        assert self._listener is not None  # noqa: S101 - start() comes first
-        await self._listener.serve_forever()
-
     async def stop(self) -> None:
         """Accept no more connections, and finish the requests that are being answered."""
-        if self._listener is not None:
-            self._listener.close()
+        self._listener.close()
         await self._runner.cleanup()
 
     async def read_body(self, request: web.Request, max_bytes: int) -> bytes:
