@@ -31,7 +31,6 @@ from bot.slack.access import Access
 from bot.slack.app import create_app
 from bot.slack.client import SlackCalls, open_session, web_client
 from bot.slack.context import Feature, HandlerContext
-from bot.slack.directory import Directory
 from bot.slack.features import replica, video
 from bot.slack.features.home import HomePublisher
 from bot.slack.installation import InstallationSource
@@ -201,11 +200,11 @@ async def running(
             command_prefix=settings.command_prefix,
             price=price,
             installation=installation,
+                client,
             access=Access(
                 installation,
                 clock,
                 timings,
-                directory=Directory(client, background, clock, timings),
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),

@@ -39,7 +39,6 @@ _FOR_THE_LOG: Final = {
     "outbox/files.py",
     "outbox/messenger.py",
     "socket_mode.py",
-    "scopes.py",
     "views/blocks.py",
 }
 _NOT_SHOWN: Final = {"compile", "Unreadable", "debug", "info", "warning", "error", "exception"}

@@ -26,8 +26,8 @@ from bot.setting_values import MAX_BOX
 from bot.settings import ConnectionSettings, Settings
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
+from bot.slack.installation import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.payloads import Payload
-from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.views.blocks import Json
 from bot.timings import Timings
 

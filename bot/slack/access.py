@@ -1,23 +1,29 @@
-"""Who may ask for something, and where it may be posted."""
+"""Who may ask for something, and where it may be posted.
 
-from collections.abc import Iterable
-from datetime import datetime, tzinfo
-from typing import Final, TypeGuard
+What Slack says about people, channels and user groups is asked in the background, and kept.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Final, Generic, TypeGuard, TypeVar, cast
+
+from pydantic import AliasPath, Field
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock, deadline
+from bot.errors import OutsideError, Refused
 from bot.model import Job
-from bot.slack.directory import (
-    HIDDEN,
-    NO_SCOPE,
-    NOT_OURS,
-    Channel,
-    Directory,
-    Person,
-)
+from bot.slack.client import CallLimits
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
-from bot.slack.payloads import Sender
+from bot.slack.payloads import Payload, Sender
 from bot.slack.views.blocks import Json, listed
 from bot.slack.views.limits import (
+    GROUP_HIDDEN,
     NOT_CHECKED,
     OPERATOR,
     Membership,
@@ -26,6 +32,7 @@ from bot.slack.views.limits import (
     person_sentence,
 )
 from bot.store import Limits
+from bot.tasks import BackgroundTasks
 from bot.timings import Timings
 
 STARTING: Final = "I'm still starting. Please try again in a moment."
@@ -39,35 +46,210 @@ SHARED_CHANNEL: Final = (
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"
 _MAX_NAMED: Final = 3
+_T = TypeVar("_T")
+_A = TypeVar("_A", bound="Answer")
+_MAX_KEPT: Final = 10_000
+_USERS: Final = "users.info"
+CONVERSATIONS: Final = "conversations.info"
+_GROUPS: Final = "usergroups.users.list"
+# Also for a group that was disabled: without include_disabled, it is as if there were none.
+_GONE: Final = "no_such_subteam"
+_DAY_S: Final = 24 * 60 * 60
+# Slack does not let a bot see a private channel that it is not in. It cannot post there either.
+_HIDDEN: Final = "channel_not_found"
+_NO_SCOPE: Final = "missing_scope"
+# https://docs.slack.dev/reference/methods/users.info#errors
+_NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
+"""The codes with which Slack says that a person is not of the workspace."""
+
+
+# ── What Slack says ───────────────────────────────────────────────────────────────────────────────
+
+
+class Lookups(Generic[_T]):
+    """Answers about ids, the last 10,000 of them.
+
+    Args:
+        ask: asks Slack about an id; None if there was no answer.
+        background: runs the question.
+        clock: dates the answers.
+        max_age: after this time an answer is asked for again. Until there is a new one, it counts.
+            Who needs less than all of an answer may take an older one.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str], Awaitable[_T | None]],
+        background: BackgroundTasks,
+        clock: Clock,
+        max_age: timedelta,
+    ) -> None:
+        self._ask = ask
+        self._background = background
+        self._clock = clock
+        self._max_age = max_age
+        self._answers: OrderedDict[str, tuple[datetime, _T]] = OrderedDict()
+        self._asking: dict[str, asyncio.Event] = {}
+
+    def prepare(self, key: str, max_age: timedelta | None = None) -> None:
+        """Ask about an id in the background, unless a fresh answer is known."""
+        if not self._is_fresh(key, max_age or self._max_age) and key not in self._asking:
+            self._asking[key] = asyncio.Event()
+            self._background.spawn(self._look_up(key))
+
+    def known(self, key: str) -> _T | None:
+        """Return the last answer about an id, without asking."""
+        answer = self._answers.get(key)
+        return None if answer is None else answer[1]
+
+    def forget(self, key: str) -> None:
+        """Ask again the next time about an id, whose answer may have changed."""
+        self._answers.pop(key, None)
+
+    async def get(self, key: str, deadline: float, max_age: timedelta | None = None) -> _T | None:
+        """Return a fresh answer about an id, or at the deadline the last one, if any.
+
+        ``deadline`` is by the event loop's clock.
+        """
+        self.prepare(key, max_age)
+        if (asking := self._asking.get(key)) is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await asking.wait()
+        return self.known(key)
+
+    async def fresh(self, key: str, deadline: float, max_age: timedelta) -> _T | None:
+        """Return an answer about an id, of at most this age; None if there is none in time."""
+        if not self._is_fresh(key, max_age):
+            await self.get(key, deadline)
+        return self.known(key) if self._is_fresh(key, max_age) else None
+
+    async def _look_up(self, key: str) -> None:
+        try:
+            answer = await self._ask(key)
+            if answer is not None:
+                self._answers[key] = (self._clock.now(), answer)
+                self._answers.move_to_end(key)
+                if len(self._answers) > _MAX_KEPT:
+                    self._answers.popitem(last=False)
+        finally:
+            self._asking.pop(key).set()
+
+    def _is_fresh(self, key: str, max_age: timedelta) -> bool:
+        answer = self._answers.get(key)
+        return answer is not None and abs(self._clock.now() - answer[0]) <= max_age
+
+
+class Answer(Payload):
+    """What Slack says; where it refuses that, ``error`` alone, its code."""
+
+    error: str = ""
+
+
+class Person(Answer):
+    """What users.info says of a person: https://docs.slack.dev/reference/objects/user-object."""
+
+    team_id: str = Field(default="", validation_alias=AliasPath("user", "team_id"))
+    enterprise_id: str = Field(
+        default="", validation_alias=AliasPath("user", "enterprise_user", "enterprise_id")
+    )
+    is_restricted: bool = Field(default=False, validation_alias=AliasPath("user", "is_restricted"))
+    is_ultra_restricted: bool = Field(
+        default=False, validation_alias=AliasPath("user", "is_ultra_restricted")
+    )
+    is_stranger: bool = Field(default=False, validation_alias=AliasPath("user", "is_stranger"))
+    is_deleted: bool = Field(default=False, validation_alias=AliasPath("user", "deleted"))
+    is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
+    is_admin: bool = Field(default=False, validation_alias=AliasPath("user", "is_admin"))
+    is_owner: bool = Field(default=False, validation_alias=AliasPath("user", "is_owner"))
+    real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
+    display_name: str = Field(
+        default="", validation_alias=AliasPath("user", "profile", "display_name")
+    )
+
+    tz_offset: object = Field(default=None, validation_alias=AliasPath("user", "tz_offset"))
+    """Seconds east of UTC, at this time of the year."""
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """Their time zone, as it is now; None if Slack does not tell it."""
+        offset = self.tz_offset
+        if not isinstance(offset, int) or abs(offset) >= _DAY_S:
+            return None
+        return timezone(timedelta(seconds=offset))
+
+    @property
+    def name(self) -> str:
+        """Their name as Slack shows it; "" if Slack does not tell it."""
+        return self.display_name or self.real_name
+
+
+class Channel(Answer):
+    """What conversations.info says: https://docs.slack.dev/reference/objects/conversation-object."""
+
+    name: str = Field(default="", validation_alias=AliasPath("channel", "name"))
+    is_ext_shared: bool = Field(
+        default=False, validation_alias=AliasPath("channel", "is_ext_shared")
+    )
+    is_pending_ext_shared: bool = Field(
+        default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
+    )
+    """Those who join later read what was posted before."""
+    is_private: bool = Field(default=True, validation_alias=AliasPath("channel", "is_private"))
+
+    @property
+    def is_read_outside(self) -> bool:
+        """Whether people of other organisations read it, or may soon."""
+        return self.is_ext_shared or self.is_pending_ext_shared
+
+
+class _Members(Answer):
+    """The answer of usergroups.users.list, which comes whole: there are no pages.
+
+    https://docs.slack.dev/reference/methods/usergroups.users.list
+    """
+
+    users: frozenset[str]
+
+
+# ── Who may do what ───────────────────────────────────────────────────────────────────────────────
 
 
 class Access:
     """Decides who may ask for something, and where it may be posted.
 
+    All deadlines are by the event loop's clock.
+
     Args:
         installation: the workspace and the app that requests have to come from.
+        background: runs the questions to Slack.
         clock, timings: how long an answer of Slack's counts.
-        directory: asks Slack about people, channels and user groups.
         admins: the ids of those who can change a limit.
         allow_shared_channels: whether to post where other organisations read.
     """
 
     def __init__(
         self,
+        client: AsyncWebClient,
         installation: InstallationSource,
+        background: BackgroundTasks,
         clock: Clock,
         timings: Timings,
         *,
-        directory: Directory,
         admins: frozenset[str],
         allow_shared_channels: bool,
     ) -> None:
-        self.directory = directory
+        self._client = client
         self._installation = installation
         self._clock = clock
         self._timings = timings
         self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
+        max_age = timings.person_max_age
+        self.call_limits: CallLimits[str] = CallLimits(clock, max_age)
+        self._people = Lookups(self._look_up_person, background, clock, max_age)
+        self._channels = Lookups(self._look_up_channel, background, clock, max_age)
+        self._members = Lookups(self._look_up_group, background, clock, max_age)
 
     # ── Where a request comes from ────────────────────────────────────────────────────────────
 
@@ -93,10 +275,10 @@ class Access:
             return None if sender.enterprise == installation.enterprise_id else STRANGER
         # What Slack sends with a button tells the organisation of the app, not of the person.
         waiting = deadline(self._timings.installation_timeout)
-        person = await self.directory.people.get(sender.user, waiting)
+        person = await self._people.get(sender.user, waiting)
         if person is None:
             return "I couldn't check who you are. Please try again in a moment."
-        if person.error == NO_SCOPE:
+        if person.error == _NO_SCOPE:
             # Without a team, it opens a form, whose submission says the team.
             return None if not sender.team and sender.place in ours else STRANGER
         return None if self._member_refusal(person) != STRANGER else STRANGER
@@ -106,8 +288,8 @@ class Access:
     def prepare(self, user: str, channel: str) -> None:
         """Have Slack asked what is not known yet about who asks, and where."""
         if _is_channel(channel):
-            self.directory.channels.prepare(channel)
-        self.directory.people.prepare(user)
+            self._channels.prepare(channel)
+        self._people.prepare(user)
 
     async def early_refusal(
         self, limits: Limits, kind: str, user: str, channel: str, deadline: float
@@ -119,9 +301,7 @@ class Access:
         submitted.
         """
         if not _is_named(limits, kind, user):
-            person = self.directory.people.known(user) or await self.directory.people.get(
-                user, deadline
-            )
+            person = self._people.known(user) or await self._people.get(user, deadline)
             if person is not None and (refusal := self._member_refusal(person)):
                 return refusal
         if not limits.allows_channel(channel):
@@ -143,7 +323,7 @@ class Access:
         """
         if _is_named(limits, kind, user):
             return None
-        person = await self.directory.people.get(user, deadline)
+        person = await self._people.get(user, deadline)
         return NOT_CHECKED if person is None else self._member_refusal(person)
 
     async def is_workspace_admin(self, user: str, deadline: float) -> bool:
@@ -152,12 +332,12 @@ class Access:
         It has to be a full member of the bot's own workspace, and of no other.
         """
         max_age = self._timings.person_max_age
-        person = await self.directory.people.fresh(user, deadline, max_age)
+        person = await self._people.fresh(user, deadline, max_age)
         return self._is_member_here(person) and (person.is_admin or person.is_owner)
 
     async def owner_refusal(self, user: str, deadline: float) -> str | None:
         """Return why a person cannot own a replica; None too for one of whom nothing is known."""
-        person = await self.directory.people.get(user, deadline)
+        person = await self._people.get(user, deadline)
         if person is None or not (
             person.is_bot or person.is_deleted or self._member_refusal(person) == STRANGER
         ):
@@ -166,7 +346,7 @@ class Access:
 
     def zone(self, user: str) -> tzinfo | None:
         """Return the time zone of a person, as it is now; None if it is not known."""
-        person = self.directory.people.known(user)
+        person = self._people.known(user)
         return person.zone if person is not None else None
 
     async def reads_public_channels(self, user: str, deadline: float) -> bool:
@@ -174,7 +354,7 @@ class Access:
 
         Colleagues from another workspace of the organisation do not read those of this one.
         """
-        return self._is_member_here(await self.directory.people.get(user, deadline))
+        return self._is_member_here(await self._people.get(user, deadline))
 
     def _is_member_here(self, person: Person | None) -> TypeGuard[Person]:
         """Return whether a person is a full member of the bot's own workspace."""
@@ -192,9 +372,9 @@ class Access:
         Without the scope, Slack does not let us ask: then it is None.
         """
         installation = self._installation.current
-        if person.error == NO_SCOPE:
+        if person.error == _NO_SCOPE:
             return None
-        if person.error in NOT_OURS or person.is_stranger or installation is None:
+        if person.error in _NOT_OURS or person.is_stranger or installation is None:
             return STRANGER
         is_colleague = person.enterprise_id and person.enterprise_id == installation.enterprise_id
         if person.team_id != installation.team_id and not is_colleague:
@@ -206,16 +386,30 @@ class Access:
     # ── What limits say ───────────────────────────────────────────────────────────────────────
 
     async def membership(self, limits: Limits, kind: str, user: str, deadline: float) -> Membership:
-        """Return the user groups of a person, of those that say who may ask for a kind."""
-        groups = groups_asked(limits, kind, user)
-        return await self.directory.membership(user, groups, deadline) if groups else Membership()
+        """Return the user groups of a person, of those that say who may ask for a kind.
+
+        As far as that is known by the deadline.
+        """
+        ids = sorted(groups_asked(limits, kind, user))
+        found = await asyncio.gather(*(self._members.get(each, deadline) for each in ids))
+        problem = ""
+        if None in found:
+            problem = NOT_CHECKED
+        elif any(each and each.error not in {"", _GONE} for each in found):
+            problem = GROUP_HIDDEN
+        inside = frozenset(
+            id_
+            for id_, group in zip(ids, found, strict=True)
+            if group and not group.error and user in group.users
+        )
+        return Membership(inside, problem)
 
     async def channel_refusal(self, limits: Limits, channel: str, deadline: float) -> str | None:
         """Return why limits let nobody post in a channel, in plain text."""
         if limits.allows_channel(channel):
             return None
         allowed = sorted(limits.allowed_channels)[:_MAX_NAMED]
-        names = await self.directory.names(allowed, deadline)
+        names = await self.names(allowed, deadline)
         channels = [f"#{name}" for name in names.values()]
         return channel_sentence(channels, await self.admin_names(deadline))
 
@@ -228,7 +422,7 @@ class Access:
         """Return who can change a limit, in plain text: names that Slack tells by the deadline."""
         if not self._admins:
             return OPERATOR
-        names = await self.directory.names(self._admins, deadline)
+        names = await self.names(self._admins, deadline)
         return listed([*names.values()], "or") if names else OPERATOR
 
     # ── Channels ──────────────────────────────────────────────────────────────────────────────
@@ -252,7 +446,7 @@ class Access:
         """
         if not _is_channel(channel):
             return None
-        channels = self.directory.channels
+        channels = self._channels
         if self._is_closed(channels.known(channel)):
             channels.forget(channel)  # the bot may have been invited meanwhile
         found = await channels.get(channel, deadline)
@@ -301,7 +495,7 @@ class Access:
         max_age = self._timings.person_max_age
         is_new = asked_at is not None and self._clock.now() - asked_at <= max_age
         oldest = 2 * max_age if is_new else max_age
-        return await self.directory.channels.fresh(channel, deadline, oldest)
+        return await self._channels.fresh(channel, deadline, oldest)
 
     async def public(self, jobs: Iterable[Job], deadline: float) -> set[str]:
         """Return the ids of those jobs that are posted where everybody here can read them."""
@@ -317,13 +511,62 @@ class Access:
 
         With the scope, Slack hides no others from it.
         """
-        return channel is not None and channel.error == HIDDEN and self.has_scope("groups:read")
+        return channel is not None and channel.error == _HIDDEN and self.has_scope("groups:read")
 
     @property
     def bot_name(self) -> str:
         """What the bot is called in the workspace, for mentions that people type."""
         installation = self._installation.current
         return (installation.bot_name if installation else "") or _DEFAULT_BOT_NAME
+
+    # ── Asking Slack ──────────────────────────────────────────────────────────────────────────
+
+    async def names(self, ids: Iterable[str], deadline: float) -> dict[str, str]:
+        """Return the names of those people and channels whose names are known by the deadline."""
+        asked = sorted(ids)
+        found = await asyncio.gather(*(self._name(each, deadline) for each in asked))
+        return {id_: name for id_, name in zip(asked, found, strict=True) if name}
+
+    async def _name(self, mentioned: str, deadline: float) -> str | None:
+        found: Channel | Person | None
+        if _is_channel(mentioned):
+            found = await self._channels.get(mentioned, deadline)
+        else:
+            found = await self._people.get(mentioned, deadline, self._timings.name_max_age)
+        return None if found is None else found.name
+
+    async def _look_up_person(self, user: str) -> Person | None:
+        found = await self._ask(Person, _USERS, lambda: self._client.users_info(user=user))
+        return found if found and found.error in {"", _NO_SCOPE, *_NOT_OURS} else None
+
+    async def _look_up_channel(self, channel: str) -> Channel | None:
+        found = await self._ask(
+            Channel, CONVERSATIONS, lambda: self._client.conversations_info(channel=channel)
+        )
+        return found if found and found.error in {"", _NO_SCOPE, _HIDDEN} else None
+
+    async def _look_up_group(self, group: str) -> _Members | None:
+        return await self._ask(
+            _Members, _GROUPS, lambda: self._client.usergroups_users_list(usergroup=group)
+        )
+
+    async def _ask(
+        self, model: type[_A], method: str, call: Callable[[], Awaitable[AsyncSlackResponse]]
+    ) -> _A | None:
+        """Return what Slack says; None if it does not answer, or asks to wait."""
+        if self.call_limits.until(method) is not None:
+            return None
+        try:
+            async with translated(self._timings.call_timeout):
+                return model.model_validate((await call()).data)
+        except Refused as error:
+            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != _NO_SCOPE:
+                # The workspace refuses the app: the same question again gets no other answer.
+                self.call_limits.limit(method, self._timings.pause)
+            return cast("_A", model.model_construct(error=error.code))
+        except OutsideError as error:
+            self.call_limits.note(method, error)
+            return None
 
 
 def _is_named(limits: Limits, kind: str, user: str) -> bool:

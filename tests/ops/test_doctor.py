@@ -13,7 +13,7 @@ import pytest
 
 from bot.ops import doctor
 from bot.ops.finding import POSTING
-from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
+from bot.slack.installation import OPTIONAL_SCOPES, REQUIRED_SCOPES
 from sandbox.faults import CannedResponse, Hang
 from sandbox.http import free_port
 from tests.ops.report import report, report_of

@@ -14,7 +14,7 @@ from bot.ops import init
 from bot.ops.manifest import manifest as manifest_for
 from bot.ops.manifest import read
 from bot.settings import ManifestSettings
-from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
+from bot.slack.installation import OPTIONAL_SCOPES, REQUIRED_SCOPES
 
 _ROOT = Path(__file__).parent.parent.parent
 _TEXT = (_ROOT / "manifest.yml").read_text(encoding="utf-8")

@@ -326,7 +326,7 @@ async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | 
     if not script and file is None:
         # Those that Slack tells soon: the form has to open.
         ids, until = sorted(unnamed_ids(shortcut.text)), deadline(ctx.timings.message_timeout)
-        names = await ctx.access.directory.names(ids[:_MAX_NAMES], until)
+        names = await ctx.access.names(ids[:_MAX_NAMES], until)
         script = spoken_text(shortcut.text, names)
     if not script and file is None:
         await ctx.show_notice(shortcut.trigger_id, note or _NO_TEXT)

@@ -10,10 +10,10 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.errors import OutsideError, Unavailable
 from bot.model import Delivery, DeliveryState
+from bot.slack.client import CallLimits, RateLimits
 from bot.slack.context import HandlerContext
 from bot.slack.errors import translated
 from bot.slack.payloads import Payload
-from bot.slack.rate_limits import CallLimits, RateLimits
 
 _M = TypeVar("_M", bound=Payload)
 

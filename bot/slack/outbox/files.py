@@ -26,15 +26,14 @@ from pydantic import AliasPath, Field
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.service.media import VideoSource, reader_of, temporary_file
-from bot.slack.client import is_slacks
+from bot.slack.client import CallLimits, RateLimits, is_slacks
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.installation import FILE_SCOPES
 from bot.slack.outbox import Outbox
 from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.outbox.messages import accepted, log_fields
 from bot.slack.payloads import Payload, Shares
-from bot.slack.rate_limits import CallLimits, RateLimits
-from bot.slack.scopes import FILE_SCOPES
 from bot.slack.views.blocks import title
 from bot.slack.views.card import FILE_COMMENT, file_name, needs_file
 from bot.store import Outgoing

@@ -18,8 +18,9 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role, State, notice_day
 from bot.service.media import VideoSource
+from bot.slack.access import CONVERSATIONS
+from bot.slack.client import CallLimits, RateLimits
 from bot.slack.context import HandlerContext
-from bot.slack.directory import CONVERSATIONS
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.outbox import Outbox
 from bot.slack.outbox.files import Uploads
@@ -42,7 +43,6 @@ from bot.slack.outbox.messages import (
     with_names,
 )
 from bot.slack.payloads import Payload
-from bot.slack.rate_limits import CallLimits, RateLimits
 from bot.slack.views.blocks import Json, Message
 from bot.slack.views.limits import month_so_far
 from bot.store import Claimed, Outgoing, covering
@@ -442,7 +442,7 @@ class Messenger(Outbox):
         is_read_outside = await self._ctx.access.is_read_outside(delivery.channel, asked_at, latest)
         if is_read_outside is not None:
             return is_read_outside
-        if (until := self._ctx.access.directory.limits.until(CONVERSATIONS)) is not None:
+        if (until := self._ctx.access.call_limits.until(CONVERSATIONS)) is not None:
             await self._release(delivery, until)
         elif delivery.failures < _MAX_OPENINGS or self._ctx.outages.current is not None:
             await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
@@ -500,7 +500,7 @@ class Messenger(Outbox):
             replica=outgoing.replica,
             retry=retry,
             listed=outgoing.listed,
-            names=await self._ctx.access.directory.names(people, until),
+            names=await self._ctx.access.names(people, until),
             month=month_so_far(used, limits.current.max_per_month),
             price=self._ctx.price,
             made=made,
