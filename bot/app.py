@@ -34,7 +34,6 @@ from bot.slack.context import Feature, HandlerContext
 from bot.slack.features import replica, video
 from bot.slack.features.home import HomePublisher
 from bot.slack.installation import InstallationSource
-from bot.slack.open_homes import OpenHomes
 from bot.slack.outbox.messenger import Messenger
 from bot.slack.socket_mode import SocketMode
 from bot.slack.views.limits import Price
@@ -200,15 +199,17 @@ async def running(
             command_prefix=settings.command_prefix,
             price=price,
             installation=installation,
-                client,
             access=Access(
+                client,
                 installation,
+                background,
                 clock,
                 timings,
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),
-            homes=OpenHomes(store.database, clock, timings),
+            # Made below; nobody opens one before.
+            open_home=lambda user, page: homes.open(user, page),  # noqa: PLW0108 - likewise
             outages=calls.outages,
         )
         source = VideoSource(settings.media_hosts, settings.proxy_for, timings.max_video_bytes)
@@ -227,10 +228,11 @@ async def running(
         engine = Engine(runtime)
         replica_list = ReplicaList(runtime, kinds.values() if settings.video_api_lists else ())
         priority = RequestPriority(timings)
+        homes = HomePublisher(handler_context)
         workers = (
             Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
             Worker(messenger, clock, timings, priority, slots=_MAX_STEPS),
-            Worker(HomePublisher(handler_context), clock, timings, priority, slots=_MAX_HOMES),
+            Worker(homes, clock, timings, priority, slots=_MAX_HOMES),
         )
         bolt = create_app(handler_context, features)
         socket_mode = None

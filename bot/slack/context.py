@@ -30,7 +30,6 @@ from bot.service.client import VideoService
 from bot.slack.access import Access
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
-from bot.slack.open_homes import OpenHomes
 from bot.slack.payloads import (
     BlockAction,
     Origin,
@@ -262,7 +261,8 @@ class HandlerContext:
     """The ids that ``ADMIN_USERS`` names; see ``is_admin``."""
     access: Access
     installation: InstallationSource
-    homes: OpenHomes
+    open_home: Callable[[str, int], Awaitable[None]]
+    """Has a user's Home tab published on this page, and whenever it changes."""
     outages: Outages
     """Of Slack."""
     media_hosts: frozenset[str] = frozenset()

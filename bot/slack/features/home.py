@@ -3,6 +3,8 @@
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -12,6 +14,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
 from bot.service.media import hosts_to_allow
+from bot.slack.client import CallLimits
 from bot.slack.context import (
     HandlerContext,
     Refusal,
@@ -24,7 +27,6 @@ from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.features.forms import replica_label
 from bot.slack.features.replica import open_change, preview
 from bot.slack.features.video import open_create_form, use_replica
-from bot.slack.open_homes import OpenHome
 from bot.slack.payloads import (
     BlockAction,
     HomeOpened,
@@ -34,7 +36,6 @@ from bot.slack.payloads import (
     ViewSubmission,
     read,
 )
-from bot.slack.rate_limits import CallLimits
 from bot.slack.views.blocks import (
     Json,
     context,
@@ -73,12 +74,24 @@ from bot.slack.views.home import (
 )
 from bot.slack.views.limits import label, value_words
 from bot.slack.views.question import made_with
-from bot.store import LIMITS, Claimed, KnownReplica, Limit, Limits, LimitsInForce, limit_hash
+from bot.store import (
+    ANY,
+    LIMITS,
+    Claimed,
+    KnownReplica,
+    Limit,
+    Limits,
+    LimitsInForce,
+    Topic,
+    limit_hash,
+    soonest,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 _ADMINS_ONLY: Final = "Only admins can change limits."
 _GROUPS_SCOPE: Final = "usergroups:read"
 _PUBLISH: Final = "views.publish"
+_MAX_HOMES: Final = 1000  # more than a workspace has open; the least recently opened is forgotten
 _NOT_SHOWN: Final = "Only admins can see this."
 _ABOUT: Final = "Changes apply to new requests. Leave a number blank for the default."
 _LIMITS_FORM: Final = "limits_form"
@@ -110,14 +123,14 @@ async def on_opened(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Have the tab published, beginning with the first page."""
     opened = read(HomeOpened, body)
     if opened.tab == "home":
-        await ctx.homes.open(opened.user)
+        await ctx.open_home(opened.user, 0)
     await ack()
 
 
 async def turn_page(ctx: HandlerContext, action: BlockAction) -> None:
     """Have another page of the person's requests published."""
     page = int(action.value) if re.fullmatch("[0-9]{1,4}", action.value) else 0
-    await ctx.homes.open(action.user, page)
+    await ctx.open_home(action.user, page)
 
 
 async def on_menu(ctx: HandlerContext, action: BlockAction) -> str | None:
@@ -377,24 +390,86 @@ def _whose(replica: KnownReplica, user: str) -> str:
     return f"{whose} · needs approval" if replica.asks_owner else whose
 
 
-class HomePublisher:
-    """Publishes the Home tabs that are due.
+@dataclass(slots=True, eq=False)
+class OpenHome:
+    """A Home tab that a person has opened."""
 
-    One that fails is published with the next change, or when the tab is opened again.
+    user: str
+    opened_at: datetime
+    not_before: datetime
+    page: int = 0
+    """Which part of the list of jobs it shows, counted from 0."""
+    changed: bool = False
+    """Whether it is to be published again."""
+
+
+class HomePublisher:
+    """Publishes the Home tabs that are due, of those who have opened theirs within a week here.
+
+    One that fails is published with the next change, or when the tab is opened again. Who has
+    opened theirs is in memory: after a restart, a tab is current once it is opened again.
     """
 
     def __init__(self, ctx: HandlerContext) -> None:
         self._ctx = ctx
-        self.due = ctx.homes.due
+        self._homes: dict[str, OpenHome] = {}  # the least recently opened first
         self._limits: CallLimits[str] = CallLimits(ctx.clock, ctx.timings.max_wait)
+        self.due = ctx.store.database.event(Topic.HOMES)
+        """Set when one may have become due."""
+        ctx.store.database.subscribe(Topic.HOMES, self._on_change)
+
+    async def open(self, user: str, page: int = 0) -> None:
+        """Have a user's Home tab published on this page, and whenever it changes."""
+        now = self._ctx.clock.now()
+        home = self._homes.pop(user, OpenHome(user, now, not_before=now))
+        home.opened_at = now
+        self._homes[user] = home
+        if len(self._homes) > _MAX_HOMES:
+            del self._homes[next(iter(self._homes))]
+        # Other copies that know this person turn to the same page.
+        await self._ctx.store.database.run(
+            lambda tx: tx.notify(Topic.HOMES, f"{user} {page}"), durable=False
+        )
+
+    def _on_change(self, subject: str) -> None:
+        """Note a change: ``subject`` is a user's id, with a page where they have turned to it."""
+        if subject == ANY:
+            for home in self._homes.values():
+                home.changed = True
+            return
+        user, _, page = subject.partition(" ")
+        if (known := self._homes.get(user)) is not None:
+            known.changed = True
+            known.page = int(page) if page else known.page
 
     async def claim(self, limit: int, held: Collection[OpenHome] = ()) -> Claimed[OpenHome]:
-        """Return up to ``limit`` that are due; none while Slack asks to wait."""
+        """Return up to ``limit`` that are due and not ``held``; they are due after a change.
+
+        None while Slack asks to wait.
+        """
         if self._ctx.installation.is_uninstalled:
             return Claimed()
         if (held_until := self._limits.until(_PUBLISH)) is not None:
             return Claimed(next_due=held_until)
-        return self._ctx.homes.claim(limit, held)
+        now = self._ctx.clock.now()
+        due = [
+            home
+            for home in self._changed(held)
+            # A wait that is too long is from before the clock was set back.
+            if not now < home.not_before <= now + self._ctx.timings.home_interval
+        ]
+        claimed = sorted(due, key=lambda home: home.not_before)[:limit]
+        for home in claimed:
+            home.changed = False
+        return Claimed(claimed, soonest(home.not_before for home in self._changed(held)))
+
+    def _changed(self, held: Collection[OpenHome]) -> list[OpenHome]:
+        opened_after = self._ctx.clock.now() - self._ctx.timings.home_kept_for
+        return [
+            home
+            for home in self._homes.values()
+            if home.changed and home not in held and home.opened_at > opened_after
+        ]
 
     async def step(self, home: OpenHome) -> None:
         """Publish a Home tab as it is now."""
@@ -410,9 +485,10 @@ class HomePublisher:
                 _LOG.error("Slack refuses a Home tab", extra={"reason": error.reason})
         except OutsideError as error:
             if self._limits.note(_PUBLISH, error):
-                self._ctx.homes.change(home)
-        finally:
-            self._ctx.homes.published(home)
+                home.changed = True
+                self.due.set()
+        finally:  # it is left alone for a moment: then it shows the newest of all changes
+            home.not_before = self._ctx.clock.now() + timings.home_interval
 
     async def _view(self, home: OpenHome) -> Json:
         ctx, store = self._ctx, self._ctx.store

@@ -133,7 +133,7 @@ async def give_up(ctx: HandlerContext, action: BlockAction) -> str | None:
 async def _refresh_home(ctx: HandlerContext, action: BlockAction) -> None:
     """Have the Home tab published in which an admin answered a question to somebody else."""
     if action.is_outside_conversations:
-        await ctx.homes.open(action.user)
+        await ctx.open_home(action.user, 0)
 
 
 async def _queue_again(
