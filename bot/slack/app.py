@@ -10,10 +10,10 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from pydantic import BaseModel
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.context.ack.async_ack import AsyncAck
+from slack_bolt.context.async_context import AsyncBoltContext
 from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
@@ -28,7 +28,6 @@ from bot.slack.payloads import (
     BlockAction,
     EventSender,
     InvalidPayload,
-    MessageShortcutSender,
     OptionsRequest,
     Origin,
     Sender,
@@ -49,99 +48,73 @@ _OK: Final = BoltResponse(status=HTTPStatus.OK)
 _INVALID_EVENT: Final = BoltResponse(
     status=HTTPStatus.BAD_REQUEST, headers={"X-Slack-No-Retry": "1"}
 )
-# What people send, by its type.
-_PEOPLES: Final[Mapping[str, type[BaseModel]]] = {
+# What is read, by its type. All that Bolt's own matchers look at has the shape that they need.
+_MODELS: Final[Mapping[str, type[Sender]]] = {
     "view_submission": ViewSubmission,
     "block_actions": BlockAction,
     "block_suggestion": OptionsRequest,
     "shortcut": ShortcutPayload,
     "message_action": ShortcutPayload,
     "command": SlashCommand,
+    "event_callback": EventSender,
 }
-
-
-_MATCHED_BY_SHAPE: Final = {"view_submission", "block_actions", "shortcut", "message_action"}
 
 
 class UnknownAction(Exception):
     """No listener has this id: the Slack app, or a modal in it, is of another version."""
 
 
-async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
-    """Answer a request whose listener raised, or that has no listener; see ``AsyncApp.error``.
-
-    None leaves the answer to Bolt: 404 for requests of a type that the bot does not handle.
-    """
+async def handle_error(
+    ctx: HandlerContext, error: Exception, body: Json, context: AsyncBoltContext
+) -> BoltResponse:
+    """Answer a request whose listener raised, or that has no listener; see ``AsyncApp.error``."""
     if isinstance(error, BoltUnhandledRequestError):
-        return _answer_unhandled(ctx, body)
-    answer = answer_error(ctx, error, body)
-    if answer is None:
-        raise error
-    return answer
-
-
-def _is_odd(body: Json) -> bool:
-    """Return whether a request has a shape on which Bolt's own matchers raise."""
-    match body:
-        case (
-            {"type": "view_submission", "view": {"type": "modal", "callback_id": str()}}
-            | {"type": "block_actions", "actions": [{"action_id": str()}, *_]}
-            | {"type": "shortcut" | "message_action", "callback_id": str()}
-        ):
-            return False
-    return str(body.get("type")) in _MATCHED_BY_SHAPE
-
-
-def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
-    kind = "command" if "command" in body else str(body.get("type"))
-    if kind not in _PEOPLES:  # an event is not needed: Slack must not send it again
-        return _OK if kind == "event_callback" else None
-    try:
-        match read(_PEOPLES[kind], body):
+        match context[_SENT]:
             case (
                 ViewSubmission(view=View(callback_id=unknown))
                 | OptionsRequest(action_id=unknown)
                 | SlashCommand(command=unknown)
                 | ShortcutPayload(callback_id=unknown)
             ):
-                return answer_error(ctx, UnknownAction(unknown), body)
-    except InvalidPayload as error:
-        return answer_error(ctx, error, body)
-    return _OK  # an element whose changes are not needed
+                error = UnknownAction(unknown)
+            case _:  # an event, or an element whose changes are not needed
+                return _OK
+    return answer_error(ctx, error, body)
 
 
-def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
-    """Return the answer that shows an error where the user is, with a reference to the log.
-
-    None for requests that take no answer.
-    """
-    remedy = "Please try again."
-    again = "Please start again."
-    if body.get("type") == "view_submission":
-        # It may have been stored already. What was entered stays in it until it is closed.
-        remedy = "This may not have been saved. It's safe to submit again."
-        again = "Copy what you entered and open this form again."
+def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
+    """Return the answer that shows an error where the user is, with a reference to the log."""
     code, title = reference(), "Something went wrong"
     match error:
         case UnknownAction():
             _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
-            text = with_reference(f"I don't recognize this. {again}", code)
+            text = with_reference(f"I don't recognize this. {_start_again(body)}", code)
         case InvalidPayload():
             _LOG.error(
                 "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
             )
             if body.get("type") == "event_callback":
                 return _INVALID_EVENT
-            text = with_reference(f"I can't read this. {again}", code)
+            text = with_reference(f"I can't read this. {_start_again(body)}", code)
+        case _ if body.get("type") == "view_submission":  # it may have been stored already
+            title, text = log_failure(
+                error, f"{title}. This may not have been saved. It's safe to submit again."
+            )
         case _:
-            title, text = log_failure(error, remedy)
+            title, text = log_failure(error)
     return answer_privately(ctx, body, title, text)
 
 
-def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> BoltResponse | None:
+def _start_again(body: Json) -> str:
+    if body.get("type") == "view_submission":  # what was entered stays in it until it is closed
+        return "Copy what you entered and open this form again."
+    return "Please start again."
+
+
+def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> BoltResponse:
     """Return the answer that shows ``text`` to the person who sent a request, and to nobody else.
 
-    A form that has no field shows it under ``title``. None for requests that take no answer.
+    A form that has no field shows it under ``title``.
     """
     match body:
         case {"type": "view_submission", "view": {"blocks": blocks}}:
@@ -154,11 +127,9 @@ def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> 
             return _json({"response_type": "ephemeral", "text": text})
         case {"type": "event_callback"}:  # Slack sends it again
             return BoltResponse(status=HTTPStatus.SERVICE_UNAVAILABLE)
-        case {"type": "block_actions" | "message_action" | "shortcut"}:
-            with suppress(InvalidPayload):  # then nothing says where the answer could go
-                ctx.respond_ephemeral(read(Origin, body), text)
-            return _OK
-    return None
+    with suppress(InvalidPayload):  # then nothing says where the answer could go
+        ctx.respond_ephemeral(read(Origin, body), text)
+    return _OK
 
 
 def _json(body: Json) -> BoltResponse:
@@ -168,7 +139,8 @@ def _json(body: Json) -> BoltResponse:
 # ── The app ───────────────────────────────────────────────────────────────────────────────────────
 
 _FINAL: Final = frozenset({STRANGER, OTHER_WORKSPACE})
-_NO_ANSWER: Final = BoltResponse(status=HTTPStatus.NOT_FOUND)
+# Bolt gives it to the listeners that have an argument of this name.
+_SENT: Final = "sent"
 
 
 def create_app(ctx: HandlerContext, features: Sequence[Feature]) -> AsyncApp:
@@ -203,17 +175,14 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     """Register all listeners. Bolt tries them in this order: the most frequent come first."""
     for feature in features:
         feature.register(app, ctx)
-    jobs.register(app, ctx)
-    questions.register(app, ctx)
-    approval.register(app, ctx)
-    home.register(app, ctx)
-    help_feature.register(app, ctx)
+    for module in (jobs, questions, approval, home, help_feature):
+        module.register(app, ctx)
     app.event("app_uninstalled")(partial(on_uninstalled, ctx))
     app.event("tokens_revoked")(partial(on_revoked, ctx))
 
 
 class SenderCheck(AsyncMiddleware):
-    """Refuses what people of other organisations send, other apps, and what has an odd shape.
+    """Reads what is sent, and refuses what people of other organisations send, and other apps.
 
     They are signed, but a channel that is shared through Slack Connect lets anybody in it use the
     app: https://docs.slack.dev/apis/slack-connect.
@@ -229,22 +198,18 @@ class SenderCheck(AsyncMiddleware):
         resp: BoltResponse,  # noqa: ARG002 - the signature is Bolt's
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
     ) -> BoltResponse:
-        """Pass on what a person of ours sends, and what Bolt's own matchers can read."""
-        if _is_odd(req.body):
-            return _answer_unhandled(self._ctx, req.body) or _NO_ANSWER
-        kind = req.body.get("type")
-        is_event = kind == "event_callback"
-        if not (is_event or "command" in req.body or "user" in req.body):
-            return await next()  # not a person's
-        model: type[Sender] = EventSender if is_event else Sender
-        if kind == "message_action":
-            model = MessageShortcutSender
+        """Pass on what a person of ours sends, as its model, and what our app is told."""
+        body = req.body
+        kind = "command" if "command" in body else str(body.get("type"))
+        if kind not in _MODELS:
+            return BoltResponse(status=HTTPStatus.NOT_FOUND)
         try:
-            sender = read(model, req.body)
+            sent = read(_MODELS[kind], body)
         except InvalidPayload as error:
-            return answer_error(self._ctx, error, req.body) or _NO_ANSWER
-        refusal = await self._ctx.access.sender_refusal(sender)
+            return answer_error(self._ctx, error, body)
+        refusal = await self._ctx.access.sender_refusal(sent)
         if refusal is None:
+            req.context[_SENT] = sent
             return await next()
         if refusal == OTHER_APP:
             _LOG.error(
@@ -253,10 +218,9 @@ class SenderCheck(AsyncMiddleware):
             )
         else:
             _LOG.info("a request was refused", extra={"reason": refusal})
-        if is_event and refusal in _FINAL:
+        if kind == "event_callback" and refusal in _FINAL:
             return _OK  # Slack need not send it again
-        answer = answer_privately(self._ctx, req.body, "Not available", refusal)
-        return answer or _NO_ANSWER
+        return answer_privately(self._ctx, body, "Not available", refusal)
 
 
 async def on_uninstalled(ctx: HandlerContext, ack: AsyncAck) -> None:

@@ -1,7 +1,7 @@
 """What listeners share: the bot's parts, opening views, and answers.
 
-A handler returns what the person is told, and a refusal is raised: the first functions here read
-the request for it, and send its answer.
+A handler returns what the person is told, and a refusal is raised: the first functions here send
+its answer. They get what was ``sent`` as ``SenderCheck`` has read it.
 """
 
 import asyncio
@@ -37,7 +37,6 @@ from bot.slack.payloads import (
     SlashCommand,
     View,
     ViewSubmission,
-    read,
 )
 from bot.slack.views.blocks import Json, Message, context, modal, mrkdwn, section
 from bot.slack.views.kinds import Presenter, Presenters
@@ -60,7 +59,7 @@ UNKNOWN_KIND: Final = "I no longer support this kind of request."
 _RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
 _MAX_FAILURES: Final = 5
 _LEFT: Final = "left"
-_I = TypeVar("_I", BlockAction, ShortcutPayload)
+_I = TypeVar("_I", bound=Origin)
 Said: TypeAlias = Message | str | None
 """What a person is told, if anything."""
 
@@ -81,10 +80,10 @@ async def answer_command(
     ctx: "HandlerContext",
     handle: Callable[["HandlerContext", SlashCommand], Awaitable[Said]],
     ack: AsyncAck,
-    body: Json,
+    sent: SlashCommand,
 ) -> None:
     """Acknowledge a command with what ``handle`` returns, in a message that only this user sees."""
-    said = await _said(handle(ctx, read(SlashCommand, body)))
+    said = await _said(handle(ctx, sent))
     if said is None:
         await ack()
     else:
@@ -101,19 +100,17 @@ def register_clicks(
 ) -> None:
     """Register what the buttons and menus with these action ids do."""
     for action_id, handle in handlers.items():
-        app.action(action_id)(partial(answer_interaction, ctx, BlockAction, handle))
+        app.action(action_id)(partial(answer_interaction, ctx, handle))
 
 
 async def answer_interaction(
     ctx: "HandlerContext",
-    model: type[_I],
     handle: Callable[["HandlerContext", _I], Awaitable[Said]],
     ack: AsyncAck,
-    body: Json,
+    sent: _I,
 ) -> None:
     """Tell who clicked, or chose a shortcut, what ``handle`` returns."""
-    request = read(model, body)
-    ctx.respond_ephemeral(request, await _said(handle(ctx, request)))
+    ctx.respond_ephemeral(sent, await _said(handle(ctx, sent)))
     await ack()
 
 
@@ -121,17 +118,16 @@ async def answer_form(
     ctx: "HandlerContext",
     handle: Callable[["HandlerContext", ViewSubmission], Awaitable[Json]],
     ack: AsyncAck,
-    body: Json,
+    sent: ViewSubmission,
 ) -> None:
     """Acknowledge a form with what ``handle`` returns for Slack: ``{}`` closes the form.
 
     A refusal is shown under its field, or the first one: https://docs.slack.dev/surfaces/modals
     """
-    submission = read(ViewSubmission, body)
     try:
-        answer = await handle(ctx, submission)
+        answer = await handle(ctx, sent)
     except Refusal as refusal:
-        answer = field_errors(submission.view, {refusal.field or "": str(refusal)})
+        answer = field_errors(sent.view, {refusal.field or "": str(refusal)})
     await ack(**answer)
 
 
@@ -176,16 +172,20 @@ _NOT_STORED: Final = (
 )
 
 
-def log_failure(error: Exception, remedy: str = "Please try again.") -> tuple[str, str]:
-    """Log why a request failed; return a title and a text for the user, who can do ``remedy``."""
+def log_failure(
+    error: Exception, text: str = "Something went wrong. Please try again."
+) -> tuple[str, str]:
+    """Log why a request failed; return a title and a text for the user.
+
+    It is ``text`` with a reference, if the database did not fail.
+    """
     code = reference()
-    for kind, logged, title, text in _NOT_STORED:
+    for kind, logged, title, said in _NOT_STORED:
         if isinstance(error, kind):
             _LOG.error(logged, extra={"reference": code, "reason": str(error)})
-            return title, with_reference(text, code)
+            return title, with_reference(said, code)
     _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
-    title = "Something went wrong"
-    return title, with_reference(f"{title}. {remedy}", code)
+    return "Something went wrong", with_reference(text, code)
 
 
 def general_error(

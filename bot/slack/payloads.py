@@ -110,15 +110,6 @@ class Sender(Payload):
         return self.place_enterprise if self.team == self.place else None
 
 
-class MessageShortcutSender(Sender):
-    """Who chose a shortcut in a message's menu: Slack need not say of which team they are.
-
-    https://docs.slack.dev/tools/bolt-js/reference/interfaces/MessageShortcut
-    """
-
-    team: Text = Field(default="", validation_alias=AliasPath("user", "team_id"))
-
-
 class EventSender(Sender):
     """Who caused an event, if anybody did: what happens to the app itself names nobody.
 
@@ -227,12 +218,11 @@ class Origin(Payload):
         return self.kind == "shortcut" or self.view_kind == "home"
 
 
-class SlashCommand(Origin):
+class SlashCommand(Origin, Sender):
     """A slash command."""
 
     command: Text
     text: Text = ""
-    user: Id = Field(validation_alias="user_id")
     channel: Id = Field(validation_alias="channel_id")
     trigger_id: Id
     response_url: Text
@@ -271,18 +261,15 @@ class SlashCommand(Origin):
         return None
 
 
-class _OfPerson(Payload):
-    """A request of a person."""
-
-    user: Id = Field(validation_alias=AliasPath("user", "id"))
-
-
-class ShortcutPayload(Origin, _OfPerson):
+class ShortcutPayload(Origin, Sender):
     """A shortcut: that of a message has the message and where it is, a global one neither.
 
     https://docs.slack.dev/reference/interaction-payloads/shortcuts-payload
     """
 
+    team: Text = Field(default="", validation_alias=AliasPath("user", "team_id"))
+    """In a message's menu, Slack need not say it:
+    https://docs.slack.dev/tools/bolt-js/reference/interfaces/MessageShortcut"""
     callback_id: Text
     trigger_id: Id
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
@@ -312,7 +299,7 @@ class ShortcutPayload(Origin, _OfPerson):
         return self.parent_ts or self.ts
 
 
-class BlockAction(Origin, _OfPerson):
+class BlockAction(Origin, Sender):
     """A button that was clicked, what was chosen in a menu, or a changed element of a modal."""
 
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
@@ -370,13 +357,13 @@ class View(Payload):
         return found
 
 
-class ViewSubmission(_OfPerson):
+class ViewSubmission(Sender):
     """A modal that was submitted."""
 
     view: View
 
 
-class OptionsRequest(_OfPerson):
+class OptionsRequest(Sender):
     """A request for the options of a type-ahead field."""
 
     action_id: Id

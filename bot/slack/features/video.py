@@ -72,7 +72,6 @@ from bot.slack.payloads import (
     SlashCommand,
     View,
     ViewSubmission,
-    read,
 )
 from bot.slack.views.blocks import (
     MAX_QUOTES,
@@ -169,10 +168,8 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
             _USE_AS_SCRIPT: use_as_script,
         },
     )
-    app.shortcut(_FROM_MESSAGE)(partial(answer_interaction, ctx, ShortcutPayload, from_message))
-    app.shortcut(_FROM_ANYWHERE)(
-        partial(answer_interaction, ctx, ShortcutPayload, open_create_form)
-    )
+    app.shortcut(_FROM_MESSAGE)(partial(answer_interaction, ctx, from_message))
+    app.shortcut(_FROM_ANYWHERE)(partial(answer_interaction, ctx, open_create_form))
 
 
 # ── The command ───────────────────────────────────────────────────────────────────────────────
@@ -408,14 +405,13 @@ def spoken_text(text: str, names: Mapping[str, str]) -> str:
 # ── In the form ───────────────────────────────────────────────────────────────────────────────
 
 
-async def suggest_replicas(ctx: HandlerContext, body: Json) -> BoltResponse:
+async def suggest_replicas(ctx: HandlerContext, sent: OptionsRequest) -> BoltResponse:
     """Offer the replicas that match what was typed so far.
 
     https://docs.slack.dev/reference/block-kit/block-elements/select-menu-element#external_select
     """
-    request = read(OptionsRequest, body)
-    query = request.value.strip()
-    known = readable_metadata(request.view) if request.view is not None else None
+    query = sent.value.strip()
+    known = readable_metadata(sent.view) if sent.view is not None else None
     channel = known["channel"] if known is not None else ""
     found = ctx.store.replicas.find(query, channel, _MAX_OPTIONS - 1)
     options = [text for replica in found if (text := _option_json(replica))]
