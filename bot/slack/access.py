@@ -524,16 +524,13 @@ class Access:
     async def names(self, ids: Iterable[str], deadline: float) -> dict[str, str]:
         """Return the names of those people and channels whose names are known by the deadline."""
         asked = sorted(ids)
-        found = await asyncio.gather(*(self._name(each, deadline) for each in asked))
-        return {id_: name for id_, name in zip(asked, found, strict=True) if name}
+        found = await asyncio.gather(*(self._named(each, deadline) for each in asked))
+        return {id_: it.name for id_, it in zip(asked, found, strict=True) if it and it.name}
 
-    async def _name(self, mentioned: str, deadline: float) -> str | None:
-        found: Channel | Person | None
-        if _is_channel(mentioned):
-            found = await self._channels.get(mentioned, deadline)
-        else:
-            found = await self._people.get(mentioned, deadline, self._timings.name_max_age)
-        return None if found is None else found.name
+    async def _named(self, id_: str, deadline: float) -> Channel | Person | None:
+        if _is_channel(id_):
+            return await self._channels.get(id_, deadline)
+        return await self._people.get(id_, deadline, self._timings.name_max_age)
 
     async def _look_up_person(self, user: str) -> Person | None:
         found = await self._ask(Person, _USERS, lambda: self._client.users_info(user=user))

@@ -181,7 +181,6 @@ def _failure(error: SlackApiError) -> OutsideError:
 
 
 def _retry_after(response: object) -> timedelta | None:
-    named = {name.lower(): value for name, value in getattr(response, "headers", {}).items()}
     with suppress(KeyError, ValueError, OverflowError):
-        return timedelta(seconds=max(0, int(named["retry-after"])))
+        return timedelta(seconds=max(0, int(getattr(response, "headers", {})["Retry-After"])))
     return None

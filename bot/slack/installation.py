@@ -63,8 +63,7 @@ def granted_scopes(headers: Mapping[str, object]) -> frozenset[str] | None:
 
     None if they do not say. https://docs.slack.dev/authentication/installing-with-oauth
     """
-    named = {name.lower(): value for name, value in headers.items()}
-    granted = named.get("x-oauth-scopes")
+    granted = headers.get("X-OAuth-Scopes")
     return frozenset(re.split(r",\s*", granted)) if isinstance(granted, str) else None
 
 

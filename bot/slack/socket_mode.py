@@ -79,7 +79,7 @@ class SocketMode:
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection to Slack now."""
-        return self._current is not None and self._current.is_open
+        return self._current is not None and not self._current.socket.closed
 
     async def run(self) -> None:
         """Keep a connection open until cancelled."""
@@ -211,29 +211,24 @@ class _Connection:
         self.answers = BackgroundTasks()
         """To its envelopes."""
         self._session = session
-        self._socket = socket
+        self.socket = socket
         self._owner = owner
         self._is_greeted = False
         self._greeted_or_ended = asyncio.Event()
 
     @property
-    def is_open(self) -> bool:
-        """Whether it has not ended."""
-        return not self._socket.closed
-
-    @property
     def cause(self) -> str:
         """Why it has ended: a word of ``bot.service.errors``, or "closed"."""
-        error = self._socket.exception()
+        error = self.socket.exception()
         return "closed" if error is None else cause_of(error)
 
     async def receive(self) -> None:
         """Take what comes, until the connection ends."""
         try:
-            async for message in self._socket:
+            async for message in self.socket:
                 self._owner.note_received()
                 if message.type is WSMsgType.PING:
-                    await self._socket.pong(message.data)
+                    await self.socket.pong(message.data)
                 elif message.type is WSMsgType.TEXT:
                     self._read(message.data)
         except ConnectionError:  # it ended before the pong was sent
@@ -254,14 +249,14 @@ class _Connection:
 
     async def close(self) -> None:
         """Close it, in little more than a second."""
-        await self._socket.close()
+        await self.socket.close()
         await self._session.close()
 
     async def send(self, envelope_id: str, response: BoltResponse) -> None:
         """Send the answer to an envelope. One that failed is not acknowledged: it comes again."""
         if response.status == HTTPStatus.OK:
             payload = {"payload": json.loads(response.body)} if response.body else {}
-            await self._socket.send_json({"envelope_id": envelope_id, **payload})
+            await self.socket.send_json({"envelope_id": envelope_id, **payload})
 
     def _read(self, text: str) -> None:
         try:
