@@ -25,7 +25,6 @@ from bot.slack.context import (
     register_clicks,
 )
 from bot.slack.features.forms import (
-    JobRequest,
     Metadata,
     form,
     metadata_of,
@@ -118,8 +117,8 @@ async def submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
 
     spoken = {"replica_id": REPLICA, "script": "Coming soon."}
     params = {"video_name": fields["video_name"], **spoken}
-    request = JobRequest(TRAILER.name, params, ctx.service_deadline(), redraw)
-    return await submit_job(ctx, submission, request)
+    until = ctx.service_deadline()
+    return await submit_job(ctx, submission, TRAILER.name, params, redraw, deadline=until)
 
 
 def _draw_form(

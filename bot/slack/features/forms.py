@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import aiohttp
@@ -49,13 +49,13 @@ from bot.slack.views.blocks import (
     anchor,
     cut,
     element,
+    field,
     joined,
     modal,
     one_line,
     quotes,
     section,
 )
-from bot.slack.views.blocks import field as form_field
 from bot.slack.views.kinds import Presenter
 from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
 from bot.slack.views.question import NOBODY_TO_APPROVE
@@ -186,6 +186,7 @@ Metadata = Mapping[str, Any]
 
 _NOTE: Final = "note"
 _NO_FIELDS: Final[frozenset[str]] = frozenset()
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _OTHER_VERSION: Final = "I was just updated. Please check this form and submit it again."
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
@@ -219,27 +220,6 @@ _NOT_YOUR_RETRY: Final = (
     "Only the person who asked or an admin can retry this. What you entered stays here."
 )
 _NOT_TEXT: Final = "This isn't a plain text file. Save the script as UTF-8 text (.txt)."
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """What a submitted form asks for, once it has been checked."""
-
-    kind: str
-    params: Mapping[str, str]
-    deadline: float
-    """When to stop waiting for the service, by the event loop's clock."""
-    redraw: Callable[[str, Metadata], Json]
-    """Returns the form as it is filled in, under a note, with these changes in its metadata."""
-    used: Snapshot | None = None
-    """What the service said about a replica that is not offered yet: it is from now on."""
-    errors: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong with it, by the id of the field; then it is not stored."""
-    fingerprint: str | None = None
-    """As in ``Request``, like the next."""
-    owner: str | None = None
-    links: Mapping[str, str] = field(default_factory=dict)
-    """What can be used instead of wrong links, by the id of the field; ``redraw`` fills it in."""
 
 
 class _Metadata(PrivateMetadata):
@@ -364,7 +344,7 @@ def text_field(
     line = element(
         "plain_text_input", name, initial_value=value, max_length=longest, placeholder=placeholder
     )
-    return form_field(name, label, line, hint=hint, optional=True)
+    return field(name, label, line, hint=hint, optional=True)
 
 
 def link_field(
@@ -372,7 +352,7 @@ def link_field(
 ) -> Json:
     """Return a field for a link."""
     link = element("url_text_input", name, initial_value=value, placeholder="https://")
-    return form_field(name, label, link, hint=hint, optional=optional)
+    return field(name, label, link, hint=hint, optional=optional)
 
 
 def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
@@ -391,7 +371,7 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
         filter=ctx.access.conversation_filter,
         placeholder="In a direct message to you",
     )
-    return form_field(
+    return field(
         "where",
         "Where to post",
         conversation,
@@ -409,17 +389,30 @@ def _place(submission: ViewSubmission, metadata: Metadata) -> str:
 
 
 async def _place_refusal(
-    ctx: HandlerContext, submission: ViewSubmission, channel: str, request: JobRequest
+    ctx: HandlerContext, submission: ViewSubmission, channel: str, deadline: float
 ) -> str | None:
     chosen = submission.view.fields().get("where")
     if chosen is not None and not _CHANNEL.fullmatch(chosen):
         return "I can't post there. Please choose another channel."
     limits = ctx.store.limits.current
-    not_allowed = await ctx.access.channel_refusal(limits, channel, request.deadline)
-    return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
+    not_allowed = await ctx.access.channel_refusal(limits, channel, deadline)
+    return not_allowed or await ctx.access.posting_refusal(channel, deadline)
 
 
-async def submit_job(ctx: HandlerContext, submission: ViewSubmission, request: JobRequest) -> Json:
+async def submit_job(
+    ctx: HandlerContext,
+    submission: ViewSubmission,
+    kind: str,
+    params: Mapping[str, str],
+    redraw: Callable[[str, Metadata], Json],
+    *,
+    deadline: float,
+    errors: Mapping[str, str] = _NOTHING,
+    links: Mapping[str, str] = _NOTHING,
+    used: Snapshot | None = None,
+    fingerprint: str | None = None,
+    owner: str | None = None,
+) -> Json:
     """Store what a form asks for, and return the answer to the form.
 
     A form that was submitted before, and has been changed since, opens again under a note. So does
@@ -427,92 +420,101 @@ async def submit_job(ctx: HandlerContext, submission: ViewSubmission, request: J
     person may see it, the form offers that first. If nothing is wrong but links that can be
     corrected, it opens again with those.
 
+    Args:
+        ctx: the bot's parts.
+        submission: the form.
+        kind: what it asks for.
+        params: its parameters, as in ``Request``, like ``fingerprint`` and ``owner``.
+        redraw: returns the form as it is filled in, under a note, with these changes in its
+            metadata.
+        deadline: when to stop waiting for the service, by the event loop's clock.
+        errors: what is wrong with it, by the id of the field; then it is not stored.
+        links: what can be used instead of wrong links, by the id of the field; ``redraw`` fills it
+            in.
+        used: what the service said about a replica that is not offered yet: it is from now on.
+        fingerprint: of what is asked for.
+        owner: of the replica that is asked for.
+
     Raises:
         Refusal: it is not stored.
     """
-    view, metadata = submission.view, metadata_of(submission.view)
-    channel, errors = _place(submission, metadata), dict(request.errors)
-    if not_there := await _place_refusal(ctx, submission, channel, request):
-        errors["where"] = not_there
-    limits, kind, user = ctx.store.limits.current, request.kind, submission.user
-    not_allowed = await ctx.access.asking_refusal(limits, kind, user, request.deadline)
-    if request.errors or (
-        (errors or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
+    view, user, metadata = submission.view, submission.user, metadata_of(submission.view)
+    channel, limits = _place(submission, metadata), ctx.store.limits.current
+    wrong = dict(errors)
+    if not_there := await _place_refusal(ctx, submission, channel, deadline):
+        wrong["where"] = not_there
+    not_allowed = await ctx.access.asking_refusal(limits, kind, user, deadline)
+    if errors or (
+        (wrong or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
     ):
         if not_allowed:
-            return general_error(view.blocks, f"{not_allowed} {_STAYS}", errors)
-        if errors.keys() == request.links.keys():
+            return general_error(view.blocks, f"{not_allowed} {_STAYS}", wrong)
+        if wrong.keys() == links.keys():
             # Pushed, since an update leaves in a field what was typed.
-            return {"response_action": "push", "view": request.redraw(_CORRECTED, {})}
-        return field_errors(view, errors)
+            return {"response_action": "push", "view": redraw(_CORRECTED, {})}
+        return field_errors(view, wrong)
     retry_of = metadata.get("retry_of")
-    refusal = await _refusal(ctx, user, retry_of, request.deadline)
+    refusal = await _refusal(ctx, user, retry_of, deadline)
     if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
         raise Refusal(refusal)
+    asked = Request(
+        key=view.id,
+        kind=kind,
+        params=params,
+        user=user,
+        channel=channel,
+        thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
+        retry_of=retry_of,
+        fingerprint=fingerprint,
+        owner=owner,
+        tell_channel=TELL_CHANNEL in view.fields(),
+    )
     try:
-        job = await _stored(ctx, submission, request, metadata, channel)
+        job = await _stored(ctx, asked, metadata, deadline)
     except AlreadyRequested as same:
         note = offer(same.job, ctx.presenters[kind], user)
-        return updated(request.redraw(note, {"anew": request.fingerprint}))
+        return updated(redraw(note, {"anew": fingerprint}))
     stored = (job.params, job.channel, job.owner or job.user)
-    if stored != (request.params, channel, request.owner or stored[2]):
+    if stored != (params, channel, owner or stored[2]):
         noun = ctx.presenters[kind].noun
         note = f"You already submitted this. Submitting again creates another {noun}."
         if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
         # It is a request of its own from now on.
-        changes = {"retry_of": None, "anew": request.fingerprint}
-        return {"response_action": "push", "view": request.redraw(note, changes)}
-    if request.used is not None:
-        ctx.background.spawn(_learn(ctx, request.used))
+        return {
+            "response_action": "push",
+            "view": redraw(note, {"retry_of": None, "anew": fingerprint}),
+        }
+    if used is not None:
+        ctx.background.spawn(_learn(ctx, used))
     return {} if view.root_view_id in {"", view.id} else {"response_action": "clear"}
 
 
-async def _stored(
-    ctx: HandlerContext,
-    submission: ViewSubmission,
-    request: JobRequest,
-    metadata: Metadata,
-    channel: str,
-) -> Job:
+async def _stored(ctx: HandlerContext, asked: Request, metadata: Metadata, deadline: float) -> Job:
     """Store a request and return its job.
 
     Raises:
         AlreadyRequested: the same was asked for, and is offered.
         Refusal: it is not stored.
     """
-    view, now, deadline = submission.view, ctx.clock.now(), request.deadline
-    asked = Request(
-        key=view.id,
-        kind=request.kind,
-        params=request.params,
-        user=submission.user,
-        channel=channel,
-        thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
-        retry_of=metadata.get("retry_of"),
-        fingerprint=request.fingerprint,
-        owner=request.owner,
-        tell_channel=TELL_CHANNEL in view.fields(),
-    )
-    viewer = None
-    if request.fingerprint is not None and metadata.get("anew") != request.fingerprint:
-        sees_all = await ctx.is_admin(submission.user, deadline)
+    user, viewer, now = asked.user, None, ctx.clock.now()
+    if asked.fingerprint is not None and metadata.get("anew") != asked.fingerprint:
+        sees_all = await ctx.is_admin(user, deadline)
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
     limits = ctx.store.limits.current
-    membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
-    submitting = ctx.store.jobs.submit(asked, now, viewer, membership.groups)
+    membership = await ctx.access.membership(limits, asked.kind, user, deadline)
     try:
-        return (await submitting).job
+        return (await ctx.store.jobs.submit(asked, now, viewer, membership.groups)).job
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
-        text = bound_error(outside, request.params.get("script", ""), membership, who)
+        text = bound_error(outside, asked.params.get("script", ""), membership, who)
         at = _BOUND_BY.get(outside.bound)
         raise Refusal(text if at else f"{text} {_STAYS}", at) from None
     except NobodyToApprove:
         raise Refusal(f"{NOBODY_TO_APPROVE} {_STAYS}") from None
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
-        resets = resets_in_form(reached.left, ctx.access.zone(asked.user), now)
+        resets = resets_in_form(reached.left, ctx.access.zone(user), now)
         raise Refusal(limit_sentence(reached.left, resets, who=who)) from None
 
 
@@ -535,23 +537,18 @@ def offer(job: Job, presenter: Presenter, viewer: str) -> str:
 async def _refusal(
     ctx: HandlerContext, user: str, retry_of: str | None, deadline: float
 ) -> str | None:
-    """Return why nothing can be created, or not as a retry of the job with this id."""
-    if await _is_key_refused(ctx, deadline):
+    """Return why nothing can be created, or not as a retry of the job with this id.
+
+    Where the service refused our key, it is asked again; at the deadline, what is known counts.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            await ctx.service.key_refusal()
+    if ctx.service.known_key_refusal is not None:
         return _KEY_REFUSED.format(await ctx.access.admin_names(deadline))
     retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
     is_theirs = retried is None or await ctx.may_press(user, retried)
     return None if is_theirs else _NOT_YOUR_RETRY
-
-
-async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:
-    """Return whether the service refuses our key; at the deadline, what is known of it."""
-    if ctx.service.known_key_refusal is None:
-        return False
-    try:
-        async with asyncio.timeout_at(deadline):
-            return await ctx.service.key_refusal() is not None
-    except TimeoutError:
-        return ctx.service.known_key_refusal is not None
 
 
 class FileUnavailable(Refusal):

@@ -33,7 +33,6 @@ from bot.slack.context import (
     updated,
 )
 from bot.slack.features.forms import (
-    JobRequest,
     Metadata,
     drawn_fields,
     form,
@@ -217,16 +216,17 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
         return updated(redraw(_warning(soon), {"warned": sorted(soon.values())}))
     # If the answer to the create call is lost, the replica can be recognized by its name.
     params.setdefault("replica_name", metadata["name"])
-    request = JobRequest(
+    return await submit_job(
+        ctx,
+        submission,
         _KIND,
         params,
-        deadline,
         redraw,
+        deadline=deadline,
         errors=errors,
         links=links,
         owner=owner,
     )
-    return await submit_job(ctx, submission, request)
 
 
 def _expiring(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict[str, str]]:

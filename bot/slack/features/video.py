@@ -35,7 +35,6 @@ from bot.slack.features.forms import (
     MAKE_ANOTHER,
     TELL_CHANNEL,
     FileUnavailable,
-    JobRequest,
     Metadata,
     check_used,
     drawn_fields,
@@ -505,17 +504,18 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
             found = await check_used(ctx, ctx.kinds[_KIND], params, deadline)
         except Refusal as refusal:
             errors["replica_id"] = str(refusal)
-    request = JobRequest(
+    return await submit_job(
+        ctx,
+        submission,
         _KIND,
         params,
-        deadline,
         lambda note, changes: redrawn(ctx, view, {**_kept_file(view), **changes}, note, links),
-        used=found,
+        deadline=deadline,
         errors=errors,
-        fingerprint=None if errors else fingerprint(params),
         links=links,
+        used=found,
+        fingerprint=None if errors else fingerprint(params),
     )
-    return await submit_job(ctx, submission, request)
 
 
 FEATURE: Final = Feature(VIDEO, VideoPresenter(), register)
