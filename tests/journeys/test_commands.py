@@ -14,13 +14,11 @@ import pytest
 from bot.app import FEATURES
 from bot.model import Failure, Job, State
 from bot.slack import errors
-from bot.slack.views.buttons import question_buttons
 from bot.slack.views.card import card, reply
 from bot.store import DatabaseUnavailable, DatabaseUncertain, RowUnreadable
 from bot.store.jobs import Jobs
 from bot.store.replicas import Replicas
 from sandbox import events
-from sandbox.block_kit import objects
 from sandbox.delivery import button_action, find_button, interact, interaction
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
@@ -502,22 +500,6 @@ async def test_a_subcommand_alone_explains_itself_in_any_case_and_opens_no_form(
         assert world.ana.modal is None
 
 
-async def test_subcommands_with_a_capital_are_no_scripts(world: World) -> None:
-    card = await world.request_video(world.ana)
-    for command, typed in (
-        ("/video", f"Status {number_of(card)}"),
-        ("/video", "List"),
-        ("/video", "Help"),
-        ("/replica", "Add r-anna-42"),
-        ("/replica", "Default r-anna-42"),
-    ):
-        assert (await world.ana.command(command, typed)).ok
-        await world.settle()
-        assert world.ana.modal is None
-    assert world.created_count() == 1
-    assert world.ephemerals(world.ana)[-1].endswith("is now this channel's default.")
-
-
 # ── The names of the commands ─────────────────────────────────────────────────────────────────
 
 
@@ -710,17 +692,6 @@ def test_after_create_again_a_refusal_says_what_is_not_known_of_the_earlier_atte
             assert "charged for an earlier try" in reply(refused, PRESENTERS[kind]).text
             first = replace(refused, attempts=1, asked_at=None)
             assert "You weren't charged." in reply(first, PRESENTERS[kind]).text
-
-
-def test_creating_a_third_time_warns_of_every_earlier_attempt() -> None:
-    asked = replace(JOB, state=State.UNCONFIRMED, asked=1, attempts=2, asked_at=JOB.created_at)
-    [dialog] = [
-        each["confirm"]["text"]["text"]
-        for each in objects(question_buttons(asked, PRESENTERS["video"]))
-        if each.get("action_id") == "job_create_again"
-    ]
-    assert "earlier" in dialog
-    assert "both" not in dialog
 
 
 @pytest.mark.parametrize("failure", [DatabaseUncertain, DatabaseUnavailable, RuntimeError])

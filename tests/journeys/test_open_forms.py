@@ -15,7 +15,7 @@ from tests.journeys.test_approval import requests
 from tests.journeys.test_limits import MIDNIGHT, VALUES, make
 from tests.journeys.test_replica_form import WITH_A_DIRECT_FORM
 from tests.modes import in_both_modes
-from tests.world import FOOTAGE, REPLICA, World, buttons_of
+from tests.world import FOOTAGE, REPLICA, World
 
 TYPED = {"replica_id": REPLICA, "script": "Good morning.", "video_name": "Monday"}
 TRAINING = {"train_video_url": FOOTAGE, "replica_name": "Anna", "agreed": ["yes"]}
@@ -134,29 +134,6 @@ async def test_a_form_that_this_version_does_not_know_keeps_what_was_typed(world
     assert {name: form.values[name] for name in TYPED} == TYPED
     [error] = form.errors.values()
     assert "I don't recognize this. Copy what you entered" in error
-
-
-async def test_an_error_about_a_field_that_is_not_there_is_under_the_first_one(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.slack.add_channel("approvals")
-    approvals = world.slack.channel("approvals").id
-    async with world.running_bot(
-        APPROVERS=world.ben.user.id, APPROVAL_ABOVE="0", APPROVAL_CHANNEL=approvals
-    ):
-        await world.request_video(world.ana)
-        [request] = world.slack.messages("approvals")
-        await world.ben.click(request, "Decline")
-        form = world.ben.modal
-        assert form is not None
-        [name] = form.values
-        make_older(form, renamed={name: "motive"})
-        await form.submit({"motive": "Too long."})
-        assert form.is_open
-        assert list(form.errors) == ["motive"]
-        assert form.values["motive"] == "Too long."
-        assert buttons_of(request.blocks)
 
 
 # ── The ids ───────────────────────────────────────────────────────────────────────────────────────

@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 import re
-import shlex
 import shutil
 import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from bot.command_line import cli
@@ -19,7 +17,6 @@ from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from tests.databases import STEPS
 from tests.modes import on_sqlite_alone
-from tests.ops.typist import at_terminal, environment
 from tests.processes_of_commands import started
 from tests.world import World
 
@@ -208,13 +205,6 @@ async def test_without_a_command_it_says_what_it_can_do_and_that_nothing_was_don
     assert "..." not in result.err.partition("Commands:")[2], "a first line is cut off"
 
 
-async def test_an_unknown_command_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    result = await bot("srve", environ={}, folder=tmp_path)
-    assert result.code == 2
-    assert "No such command 'srve'. Did you mean 'serve'?" in result.err
-    assert "Traceback" not in result.err
-
-
 async def test_what_is_not_installed_is_named_with_what_installs_it(tmp_path: Path) -> None:
     # A clone without its virtual environment, and one whose environment is not used.
     shutil.copytree(ROOT / "bot", tmp_path / "bot", ignore=shutil.ignore_patterns("__pycache__"))
@@ -287,21 +277,3 @@ async def test_a_command_that_waits_for_another_process_says_so_and_can_be_ended
         assert not world.database.exists()
     finally:
         lock.release()
-
-
-async def test_a_long_command_shows_on_a_terminal_how_far_it_is_and_says_at_the_end(
-    tmp_path: Path,
-) -> None:
-    environ = url(tmp_path / "bot.db")
-    await bot("migrate", environ=environ, folder=tmp_path)
-    with at_terminal(tmp_path, "backup", "copy.db", **environ) as typist:
-        await typist.sees("pages")
-        await typist.sees("and checked the copy")
-        assert await typist.ends() == 0
-    assert re.search(r"copying: \d+ of \d+ pages", typist.shown)
-    shell = f"{shlex.quote(sys.executable)} -m bot export audit > {tmp_path / 'audit.csv'}"
-    child = pexpect.spawn(
-        "/bin/sh", ["-c", shell], cwd=tmp_path, env=environment(tmp_path, environ)
-    )
-    child.expect("exported 0 records of audit to standard output")
-    child.close(force=True)

@@ -408,22 +408,6 @@ async def test_a_clock_that_differs_from_slacks_is_named(quiet_world: World) -> 
         assert state == "ok" or "NTP" in finding.remedy
 
 
-async def test_with_socket_mode_no_request_is_refused_for_the_clock(quiet_world: World) -> None:
-    quiet_world.socket_mode = True
-    quiet_world.slack.clock_ahead = timedelta(hours=1)
-    found = await report(quiet_world)
-    assert found["clock"].state == "warning"
-    assert found["Socket Mode"].state == "ok"
-
-
-async def test_an_app_token_that_slack_rejects_is_named(quiet_world: World) -> None:
-    quiet_world.socket_mode = True
-    finding = (await report(quiet_world, SLACK_APP_TOKEN="xapp-1-another"))["Socket Mode"]
-    assert finding.state == "error"
-    assert finding.message == "SLACK_APP_TOKEN is rejected (invalid_auth)"
-    assert "connections:write" in finding.remedy
-
-
 async def test_a_port_that_another_program_has_is_named(quiet_world: World) -> None:
     async with silent_server() as url:
         port = url.rpartition(":")[2]

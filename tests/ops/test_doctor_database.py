@@ -13,12 +13,10 @@ import pytest
 
 from bot.clock import SystemClock
 from bot.ops import doctor
-from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import beside, migrate
 from sandbox.http import free_port
 from tests.modes import on_sqlite_alone
 from tests.ops.report import report
-from tests.store.test_migrations import migrations
 from tests.store.test_storage import many_jobs, page_overwritten
 from tests.world import World
 
@@ -55,19 +53,6 @@ async def test_a_database_that_is_well_is_described(quiet_world: World) -> None:
     assert str(quiet_world.database) in found["database"].message
     assert found["bot"].message == "no bot runs on this database, and nothing waits in it"
     assert " GB free" in found["disk space"].message or " MB free" in found["disk space"].message
-
-
-async def test_an_older_database_is_described_with_what_the_start_applies(
-    stopped: World, tmp_path: Path
-) -> None:
-    change(stopped.database, "UPDATE jobs SET set_aside = 1, due_at = NULL")
-    index = "CREATE INDEX newer ON jobs (channel)"
-    shutil.copytree(MIGRATIONS, tmp_path / "newer")
-    with migrations(tmp_path / "newer", _9998_newer=index, _9999_index=index):
-        found = await report(stopped)
-    assert "2 migrations to apply, which the next start does" in found["database"].message
-    assert found["database"].state == "ok"
-    assert found["database rows"].message.startswith("1 row could not be read")
 
 
 async def test_a_running_bot_is_named_with_its_process(quiet_world: World) -> None:

@@ -29,13 +29,6 @@ HEADER = (
     "replica_id,create_calls,charged,spoken_seconds,retry_of,erased"
 )
 
-# More than a pipe holds.
-_MANY = """
-    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 3000)
-    INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state, ended_at)
-    SELECT 'j' || n, 'k' || n, 'video', '{}', 'U1', 'C1', n, 'failed', n FROM numbers
-"""
-
 
 async def export(world: World, *arguments: str) -> Result:
     """Run a command in this process, which takes a tenth of the time of one of its own."""
@@ -175,23 +168,6 @@ async def test_a_request_that_is_not_there_is_said_and_usage_is_of_no_single_one
     usage = await export(world, "usage", "--job", "nothing")
     assert (usage.code, usage.out) == (1, "")
     assert "leave --job out" in usage.err
-
-
-async def test_a_reader_that_goes_away_ends_an_export_quietly(world: World) -> None:
-    await world.request_video(world.ana)
-    await world.bot.store.database.run(lambda tx: tx.all(Query(_MANY)))
-    process = await asyncio.create_subprocess_shell(
-        f"{sys.executable} -m bot export requests | head -n 1",
-        env={
-            "PYTHONPATH": str(ROOT),
-            "DATABASE_URL": world.database_setting,
-            "PATH": "/usr/bin:/bin",
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert (out.decode(), err.decode()) == (f"{HEADER}\n", "")
 
 
 async def test_an_export_has_the_host_of_a_link_and_no_more(world: World) -> None:

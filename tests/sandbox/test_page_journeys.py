@@ -61,19 +61,6 @@ async def test_a_mistake_is_shown_under_its_field_and_no_input_is_lost(
     assert (video.script, video.name) == (SCRIPT, "Kim's first day")
 
 
-async def test_a_form_that_lacks_something_is_not_sent(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    form = await ana.opens_form()
-    await form.get_by_label("Script").fill(SCRIPT)
-    await ana.presses("Create")
-
-    replica = form.get_by_label("Replica")
-    await expect(replica).to_be_focused()
-    await expect(replica).to_have_accessible_description(re.compile("complete this required"))
-    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
-    assert not _sent(page_world, "view_submission")
-
-
 async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: PageWorld) -> None:
     ana = await page_world.window()
     await ana.tab.evaluate("window.isSameAsEver = true")
@@ -360,27 +347,6 @@ async def test_a_video_is_asked_for_without_a_mouse(page_world: PageWorld) -> No
     await expect(ana.card(SCRIPT)).to_contain_text("Ready")
 
 
-async def test_a_thread_is_opened_and_left_without_a_mouse(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    card = await ana.asks(SCRIPT)
-    await page_world.advance(minutes=3)
-    bar = card.get_by_role("button", name="1 reply")
-    await expect(bar).to_be_visible()
-    await ana.composer.focus()
-    await _tabs_to(ana, bar, "Shift+Tab")
-    await ana.tab.keyboard.press("Enter")
-    await expect(ana.replies()).to_have_count(2)
-    await expect(ana.thread.get_by_role("button", name="Close the thread")).to_be_focused()
-    await _tabs_to(ana, ana.thread.get_by_role("textbox", name="Reply in #studio"))
-    await ana.tab.keyboard.type("Thank you!")
-    await ana.tab.keyboard.press("Enter")
-    await expect(ana.replies()).to_have_count(3)
-    await ana.tab.keyboard.press("Escape")
-
-    await expect(ana.thread).to_be_hidden()
-    await expect(card.get_by_role("button", name="2 replies")).to_be_focused()
-
-
 async def _tabs_to(window: Window, wanted: Locator, key: str = "Tab") -> None:
     """Press Tab until something has the focus."""
     for _ in range(40):
@@ -394,34 +360,6 @@ def _sent(world: PageWorld, kind: str) -> list[object]:
     """Return the requests of a kind that went from Slack to the bot."""
     shown = [world.slack.wire.shown(each) for each in world.slack.wire.exchanges]
     return [each for each in shown if str(each["about"]).startswith(kind)]
-
-
-async def test_the_menu_of_a_card_is_used_with_the_keyboard(page_world: PageWorld) -> None:
-    await page_world.request_video(page_world.ana, {"script": "Welcome to the team, Kim!"})
-    await page_world.advance(minutes=5)
-    ana = await page_world.window()
-    card = ana.card("Welcome to the team, Kim!")
-    buttons = card.locator(".actions").get_by_role("button")
-    await expect(card.locator(".actions").get_by_role("link", name="Watch")).to_be_visible()
-    await expect(buttons).to_have_count(2)  # and the link
-    more = card.get_by_role("button", name="More options")
-    await more.press("Enter")
-    await expect(more).to_have_attribute("aria-expanded", "true")
-    download, details = (
-        card.get_by_role("menuitem", name=each) for each in ("Download", "Details")
-    )
-    await expect(download).to_be_focused()
-    await expect(download).to_have_attribute("href", re.compile("^http"))
-    await ana.tab.keyboard.press("Escape")
-    await expect(more).to_be_focused()
-    await expect(details).to_be_hidden()
-    await more.press("Enter")
-    await ana.tab.keyboard.press("ArrowDown")
-    await expect(details).to_be_focused()
-    await ana.tab.keyboard.press("Enter")
-    await expect(ana.modal).to_contain_text("Request number")
-    await ana.tab.keyboard.press("Escape")
-    await expect(more).to_be_focused()
 
 
 async def test_a_reply_that_is_told_to_the_channel_is_shown_there_and_in_its_thread(
@@ -563,17 +501,6 @@ async def test_the_app_and_people_are_mentioned_by_their_first_letters(
     await page_world.settle()
     await ana.opens_thread(mention)
     await expect(ana.replies().nth(1)).to_contain_text("/video")
-
-
-async def test_the_app_answers_in_its_direct_message(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    await ana.goes_to("Replica Videos")
-    await ana.types("hello")
-    await expect(ana.card("hello")).to_be_visible()
-    await page_world.settle()
-    await expect(ana.channel.get_by_role("listitem").last).to_contain_text("/video")
-    form = await ana.opens_form(f"/video {SCRIPT}")
-    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
 
 
 LONG = "A sentence with an é. " * 300 + "The end."

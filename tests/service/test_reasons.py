@@ -13,7 +13,7 @@ from bot.service.errors import reason_in
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import MISSING, Scenario
 from tests.web.test_metrics import scrape
-from tests.world import REPLICA, World, number_of
+from tests.world import World, number_of
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -60,16 +60,6 @@ async def test_a_refusal_is_told_in_the_services_words_wherever_they_stand(world
     assert "“The script is too rude.”" in reply.text
 
 
-async def test_a_videos_error_message_is_told_if_it_has_no_status_details(world: World) -> None:
-    overrides = {"status_details": None, "error_message": None, "error_details": "Frame 7 is dark."}
-    world.service.next_video(Scenario(end="error", overrides=overrides))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=10)
-    [reply] = world.replies(card)
-    assert "“Frame 7 is dark.”" in reply.text
-    assert "No reason given" not in reply.text
-
-
 @pytest.mark.parametrize("details", ["The video was deleted", None])
 async def test_a_deleted_video_is_told_as_deleted_on_card_reply_and_status(
     world: World, details: str | None
@@ -93,25 +83,6 @@ async def test_a_deleted_video_is_told_as_deleted_on_card_reply_and_status(
     assert (details or "") in status
 
 
-async def test_a_deleted_replica_is_told_as_deleted(world: World) -> None:
-    world.service.next_replica(Scenario(end="deleted"))
-    card = await world.request_replica(world.ana)
-    await world.advance(hours=8)
-
-    [reply] = world.replies(card)
-    for told in (world.now(card).text, reply.text):
-        assert "deleted at the video service." in told.casefold()
-        assert "No reason given" not in told
-    replica_id = world.last_replica_id()
-    assert replica_id != REPLICA
-    await world.ana.command("/replica", f"status {replica_id}")
-    await world.settle()
-    assert "Status: Deleted" in world.ephemerals(world.ana)[-1]
-    form = await world.open_form(world.ben, "Hello.")
-    await form.submit({"replica_id": replica_id})
-    assert form.errors["replica_id"] == ("This replica can't be used: it was deleted")
-
-
 AT = "2024-08-28 15:27:40.824457"
 VIDEO_ANSWER = {
     "video_id": "v-1",
@@ -122,15 +93,6 @@ VIDEO_ANSWER = {
     "hosted_url": "https://video.example.com/v-1",
     "status_details": None,
     "created_at": "Mon, 14 Jul 2025 09:14:24 GMT",
-    "updated_at": AT,
-}
-REPLICA_ANSWER = {
-    "replica_id": "r-1",
-    "replica_name": "Anna",
-    "thumbnail_video_url": None,
-    "training_progress": "1/2",
-    "status": "started",
-    "created_at": "2024-01-24T07:14:03.327Z",
     "updated_at": AT,
 }
 

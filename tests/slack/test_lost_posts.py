@@ -250,17 +250,3 @@ async def test_a_click_on_a_card_that_was_posted_twice_leads_to_the_one_that_is_
         await world.ana.click(world.now(card), "Details")
         await world.settle()
         assert "Ready" in world.now(card).text
-
-
-async def test_a_message_whose_place_is_not_known_yet_is_not_replaced(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        world.slack.scopes -= HISTORY
-        world.slack.faults.next("chat.postMessage", Reset(done=True))
-        form = await world.open_form(world.ana)
-        await form.submit({"replica_id": REPLICA, "script": "Hello."})
-        await world.settle()
-        [card] = world.posts()
-        await world.ana.click(card, "Details")
-        await world.settle()
-        assert "posted twice" not in world.now(card).text

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +11,7 @@ from bot.slack.views.blocks import Message
 from bot.slack.views.question import MAX_LISTED, question, question_list
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message
-from tests.slack.test_cards import ANA, BEN, JOB, JOBS, PRESENTER, PRESENTERS, buttons, many
+from tests.slack.test_cards import ANA, BEN, JOB, JOBS, PRESENTER, PRESENTERS, many
 
 HOW_QUESTIONS_END = set(Settlement) - {Settlement.APPROVED, Settlement.DECLINED}
 OWED = Delivery(1, "7", Role.QUESTION, DeliveryState.PENDING, "C1", None, None, 1, 0, None, 0)
@@ -40,18 +39,6 @@ def test_without_callbacks_the_first_question_is_for_the_admins_who_can_see_it()
         asked(replace(OWED, channel=ANA, direct=True), ASKED, BEN),
     ):
         assert other.text.startswith(f"<@{ANA}> *Did this video")
-
-
-def test_a_settled_question_says_how_and_has_no_buttons(subtests: pytest.Subtests) -> None:
-    for user in [BEN, None]:
-        for settlement in Settlement:
-            with subtests.test(user=user, settlement=settlement):
-                settled = replace(OWED, settled_as=settlement, settled_by=user)
-                message = question(settled, ASKED, PRESENTER, [BEN])
-                assert "Did this video get made?" in message.text
-                assert message.text.endswith(".")
-                assert not buttons(message)
-                assert ANA not in message.text
 
 
 @many

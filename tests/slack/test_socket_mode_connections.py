@@ -1,7 +1,6 @@
 """Socket Mode: the connection is opened, watched and replaced, and its loss loses nothing."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -218,29 +217,6 @@ async def test_while_no_connection_can_be_opened_the_bot_serves_its_health_and_g
         await world.slack.socket_mode.reached(opened=2)
     assert "t1cket" not in caplog.text
     assert all(each.exc_info is None for each in caplog.records)
-
-
-async def test_too_many_connections_are_named_as_the_cause(
-    unconnected: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = unconnected
-    socket = world.slack.socket_mode
-    async with contextlib.AsyncExitStack() as others:
-        session = await others.enter_async_context(aiohttp.ClientSession())
-        for _ in range(10):
-            url = socket.open(world.slack.url)["url"]
-            await others.enter_async_context(session.ws_connect(url))
-
-        async def leave_later() -> None:
-            while not logged(caplog):  # noqa: ASYNC110 - there is no event
-                await asyncio.sleep(0)
-            await others.aclose()
-
-        leaving = asyncio.ensure_future(leave_later())  # noqa: TID251 - awaited below
-        async with world.running_bot():
-            await leaving
-    [down] = [each for each in caplog.records if each.message == "Socket Mode is down"]
-    assert vars(down)["cause"] == "too_many_websockets"
 
 
 # ── Proxies ───────────────────────────────────────────────────────────────────────────────────

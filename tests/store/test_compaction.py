@@ -67,19 +67,6 @@ async def test_a_work_that_arrives_ends_the_compaction(store: Store) -> None:
     assert len(await store.jobs.list_for_user("U1", "video", 100)) == 61
 
 
-async def test_a_reader_only_delays_the_compaction(store: Store, memory: Path) -> None:
-    await fill(store, 0)
-    await store.jobs.erase(LATER, {}, {})
-    with contextlib.closing(sqlite3.connect(memory / "bot.db")) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM jobs").fetchall()
-        assert not await store.database.compact(give_way=False)
-        await submit(store, "meanwhile")
-    assert await store.database.compact(give_way=False)
-    await submit(store, "after")
-    assert SECRET.encode() not in raw(memory / "bot.db")
-
-
 async def test_the_sweep_makes_what_it_erased_unreadable(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(RETENTION_DAYS="1"):

@@ -223,23 +223,6 @@ async def test_a_file_from_before_is_refused_and_nothing_is_written(
     assert files_in(path.parent) == before
 
 
-async def test_a_server_database_from_before_is_refused_and_only_read(empty_url: str) -> None:
-    run(empty_url, _OLD)
-    role = f"looker{os.getpid()}"
-    run(empty_url, f"CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    run(empty_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
-    try:
-        # It may change nothing, and lock nothing.
-        allowed = empty_url.replace("postgres@", f"{role}@")
-        for use in (migrate_postgres, pending_migrations):
-            with pytest.raises(DatabaseError, match=f"{_REFUSED}.* create another database"):
-                use(allowed)
-    finally:
-        run(empty_url, f"DROP OWNED BY {role}; DROP ROLE {role}")
-    tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
-    assert run(empty_url, tables) == [("jobs",), ("migrations",)]
-
-
 # ── What only a server has ────────────────────────────────────────────────────────────────────
 
 

@@ -1,6 +1,5 @@
 """What happens in Slack after a backup is not done a second time once that is restored."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -86,34 +85,6 @@ async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
         await world.ana.click(world.question(card), "Cancel request")
         await world.advance(minutes=10)
         assert "Cancelled" in world.now(card).text
-
-
-async def test_a_list_whose_requests_were_cancelled_after_a_backup_asks_again(
-    quiet_world: World, tmp_path: Path
-) -> None:
-    world = quiet_world
-    world.pauses = {**world.pauses, "first_hold": timedelta(0)}
-    async with world.running_bot(callbacks=False):
-        world.service.faults.next("create_video", Reset(), Reset())
-        card = await world.request_video(world.ana)
-        await world.request_video(world.ana, {"script": "Another one."})
-        asked = world.questions(card)[0]
-        await world.ana.click(asked, "Answer each")
-        assert world.ana.modal is not None
-        [first, *_] = world.ana.modal.values
-        await world.ana.modal.submit({first: "cancel"})
-        await world.settle()
-        backup = await back(world, tmp_path)
-        await world.ana.click(asked, "Cancel all")
-        await world.advance(minutes=10)
-        assert labels(world.now(asked)) == []
-    restore(backup, world.database)
-    async with world.running_bot(callbacks=False):
-        await world.advance(minutes=10)
-        assert labels(world.now(asked)) == ["Answer each", "Cancel all"]
-        await world.ana.click(world.now(asked), "Cancel all")
-        await world.advance(minutes=10)
-        assert labels(world.now(asked)) == []
 
 
 @pytest.mark.parametrize("step", ["mark", "share"])

@@ -13,10 +13,9 @@ import pytest
 
 from bot.ops import doctor
 from bot.ops.finding import Finding
-from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, DatabaseUncertain, Store
+from bot.store import DatabaseCorrupt, DatabaseUnavailable, DatabaseUncertain, Store
 from bot.timings import Timings
 from sandbox.slack_objects import Message
-from tests.journeys.test_limits import refused
 from tests.modes import on_sqlite_alone
 from tests.store.test_store import NOW, submit
 from tests.world import World, number_of
@@ -140,34 +139,6 @@ async def test_a_candidate_that_cannot_be_read_is_left_out(
     assert world.created_count() == 1
 
 
-async def test_a_replica_that_cannot_be_read_is_left_out_of_the_picker(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = quiet_world
-    world.service.add_replica("r-ben", "Ben")
-    async with world.running_bot():
-        for replica in ("r-ben", "r-anna-42"):
-            await world.request_video(world.ana, {"replica_id": replica})
-        await world.advance(minutes=5)
-    change(world, "UPDATE replicas SET name = CAST(X'FF' AS TEXT) WHERE id = 'r-ben'")
-    async with world.running_bot():
-        form = await world.open_form(world.ana)
-        offered = [option["value"] for option in await form.suggest("replica_id", "")]
-        assert offered == ["r-anna-42"]
-        assert logged(caplog) == 1
-
-
-async def test_limits_hold_whatever_became_of_their_revision(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot() as bot:
-        await bot.store.limits.change({"MAX_PER_DAY": "1"}, "U0ADMIN", world.clock.now())
-        await world.request_video(world.ana)
-    for damage in ("UPDATE revisions SET revision = X'FF'", "DELETE FROM revisions"):
-        change(world, f"{damage} WHERE name = 'limits'")
-        async with world.running_bot():
-            assert "limit of 1 request a day" in await refused(world, world.ben)
-
-
 async def test_the_script_of_a_job_that_cannot_be_read_is_erased_like_others(
     quiet_world: World,
 ) -> None:
@@ -280,20 +251,6 @@ async def test_the_doctor_says_that_a_database_is_gone_whose_log_is_left(
     assert not found.ok
     assert "is missing or empty, but there is" in found.message
     quiet_world.database.with_name("bot.db-wal").unlink()
-
-
-async def test_the_doctor_and_the_start_say_that_a_folder_is_in_the_databases_place(
-    quiet_world: World,
-) -> None:
-    quiet_world.database.mkdir()
-    found = await finding(quiet_world)
-    assert not found.ok
-    assert "is a folder" in found.message
-    assert "Set DATABASE_URL to a file" in found.remedy
-    with pytest.raises(DatabaseError, match="is a folder"):
-        async with Store.open(quiet_world.database, Timings()):
-            pass
-    quiet_world.database.rmdir()
 
 
 class UnsyncedDisk:
