@@ -83,12 +83,7 @@ class BotUnderTest:
         return connected(self.world.bot.port)
 
     async def exchange(
-        self,
-        content: bytes,
-        *,
-        later: bytes = b"",
-        drip: bytes = b"",
-        disconnects: bool = False,
+        self, content: bytes, *, later: bytes = b"", drip: bytes = b"", disconnects: bool = False
     ) -> bytes:
         """Open a connection, send, and return all that is received until the bot closes it.
 

@@ -41,9 +41,7 @@ async def test_a_video_is_polled_less_often_the_older_it_is(world: World) -> Non
     assert len(gaps) < 90
 
 
-async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(
-    world: World,
-) -> None:
+async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(world: World) -> None:
     card = await _never_ends(world)
     await world.advance(hours=3, minutes=5)
     overdue = world.now(card)
@@ -80,9 +78,7 @@ async def test_a_video_that_never_ends_times_out(quiet_world: World) -> None:
         assert len(world.requests_for("read_video")) == reads
 
 
-async def test_a_video_times_out_when_the_service_stays_unavailable(
-    quiet_world: World,
-) -> None:
+async def test_a_video_times_out_when_the_service_stays_unavailable(quiet_world: World) -> None:
     world = quiet_world
     world.timings = replace(ONE_DAY, max_retry_interval=HOUR)
     async with world.running_bot():
@@ -130,9 +126,7 @@ async def test_a_job_whose_step_failed_goes_on_when_its_lease_ends(
     assert "is ready" in reply.text
 
 
-async def test_a_revoked_key_only_delays_the_reply(
-    world: World,
-) -> None:
+async def test_a_revoked_key_only_delays_the_reply(world: World) -> None:
     card = await world.request_video(world.ana)
     world.service.key_revoked = True
     await world.advance(minutes=30)

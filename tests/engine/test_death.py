@@ -202,9 +202,7 @@ async def rarely_reading(tmp_path: Path, engine: None) -> AsyncIterator[LiveWorl
 
 
 @on_both_engines
-async def test_an_answered_callback_is_kept_when_the_bot_dies(
-    rarely_reading: LiveWorld,
-) -> None:
+async def test_an_answered_callback_is_kept_when_the_bot_dies(rarely_reading: LiveWorld) -> None:
     live = rarely_reading
     live.kill_at = "after callback"
     await live.request_video()
@@ -215,9 +213,7 @@ async def test_an_answered_callback_is_kept_when_the_bot_dies(
     await expect_one_reply(live)
 
 
-async def test_polling_makes_up_for_a_callback_to_a_dead_bot(
-    tmp_path: Path,
-) -> None:
+async def test_polling_makes_up_for_a_callback_to_a_dead_bot(tmp_path: Path) -> None:
     world = LiveWorld(tmp_path)
     reads_first_after(world, timedelta(milliseconds=400))
     async with world.running() as live:
@@ -304,9 +300,7 @@ async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: Live
 # ── Ending in good order ──────────────────────────────────────────────────────────────────────
 
 
-async def test_a_graceful_stop_is_quick_and_loses_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_a_graceful_stop_is_quick_and_loses_nothing(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     world = LiveWorld(tmp_path)
     world.timings = replace(world.timings, stop_timeout=timedelta(seconds=5))
@@ -346,9 +340,7 @@ async def half_a_request(live: LiveWorld) -> AsyncIterator[None]:
 
 
 @on_sqlite_alone
-async def test_a_second_bot_on_the_same_database_ends_with_a_reason(
-    live: LiveWorld,
-) -> None:
+async def test_a_second_bot_on_the_same_database_ends_with_a_reason(live: LiveWorld) -> None:
     second = live.spawn_bot()
     assert (
         "in use by another process: only one bot may run on a database"

@@ -103,9 +103,7 @@ sys.exit(main(["serve"]))
 
 
 @on_sqlite_alone
-async def test_the_end_of_the_task_that_owns_the_database_ends_the_bot(
-    quiet_world: World,
-) -> None:
+async def test_the_end_of_the_task_that_owns_the_database_ends_the_bot(quiet_world: World) -> None:
     async with quiet_world.running_bot() as bot:
         checking = asyncio.ensure_future(bot.store.database.check())  # noqa: TID251 - awaited below
         await asyncio.sleep(0)

@@ -280,9 +280,7 @@ async def test_a_video_is_not_ended_by_answers_that_do_not_find_it_now_and_then(
     assert not world.replies(card)
 
 
-async def test_a_training_that_is_not_found_for_hours_goes_on(
-    world: World,
-) -> None:
+async def test_a_training_that_is_not_found_for_hours_goes_on(world: World) -> None:
     card = await world.request_replica(world.ana)
     world.service.faults.always("read_replica", UNKNOWN[1])
     await world.advance(hours=3)

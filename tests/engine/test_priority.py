@@ -134,9 +134,7 @@ async def due(store: Store, within: timedelta) -> set[str]:
     return {job.id for job in await store.jobs.claim(NOW + within, 1000)}
 
 
-async def test_jobs_whose_call_failed_or_was_held_back_are_due_within_seconds(
-    store: Store,
-) -> None:
+async def test_jobs_whose_call_failed_or_was_held_back_are_due_within_seconds(store: Store) -> None:
     failed = await released(store, "V1", failures=4)
     held = await released(store, "V2", held_by=Failure.OUT_OF_CREDIT, held_until=NOW + 10 * MINUTE)
     await released(store, "V3")

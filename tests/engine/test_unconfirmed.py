@@ -84,9 +84,7 @@ async def test_a_lost_create_answer_is_reconciled_by_a_callback(world: World, fa
     assert not world.ephemerals(world.ana), "no question was needed"
 
 
-async def test_a_callback_is_kept_while_the_service_is_unavailable(
-    world: World,
-) -> None:
+async def test_a_callback_is_kept_while_the_service_is_unavailable(world: World) -> None:
     world.service.faults.next("create_video", Reset(done=True))
     world.service.faults.next("read_video", *[CannedResponse(503, "<html>Down</html>")] * 3)
     card = await world.request_video(world.ana)
@@ -117,9 +115,7 @@ async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) ->
     assert len(world.replies(theirs)) == 1
 
 
-async def test_a_callback_that_names_a_video_with_another_script_is_ignored(
-    world: World,
-) -> None:
+async def test_a_callback_that_names_a_video_with_another_script_is_ignored(world: World) -> None:
     asking = await _is_asked(world, made=False)
     other = await world.make_by_hand("Something else.")
     lost = world.requests_for("create_video")[0].body
@@ -153,9 +149,7 @@ async def test_a_callback_clears_up_a_create_answer_that_named_the_video_of_anot
 # ── The question ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(
-    world: World,
-) -> None:
+async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(world: World) -> None:
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
     await world.advance(minutes=14)
@@ -172,9 +166,7 @@ async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(
 # ── I found it ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_wrong_id_is_refused_under_its_field(
-    world: World,
-) -> None:
+async def test_a_wrong_id_is_refused_under_its_field(world: World) -> None:
     asking = await _is_asked(world, made=False)
     theirs = await world.request_video(world.ben)
     [taken] = world.service.videos
@@ -224,9 +216,7 @@ async def test_an_id_that_cannot_be_read_now_is_checked_later(
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_a_wrong_id_that_is_checked_later_is_not_adopted(
-    world: World,
-) -> None:
+async def test_a_wrong_id_that_is_checked_later_is_not_adopted(world: World) -> None:
     asking = await _is_asked(world, made=False)
     other = await world.make_by_hand("Something else.")
     world.service.down = True
@@ -278,9 +268,7 @@ async def test_an_id_that_a_callback_names_replaces_one_from_the_person(world: W
 # ── Create again, give up ─────────────────────────────────────────────────────────────────────
 
 
-async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
-    world: World,
-) -> None:
+async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(world: World) -> None:
     asking = await _is_asked(world, made=False)
 
     answer = await world.ana.click(world.question(asking), AGAIN)
@@ -369,9 +357,7 @@ async def _calls_back(world: World, attempt: int, video_id: str) -> None:
     await world.settle()
 
 
-async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
-    world: World,
-) -> None:
+async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(world: World) -> None:
     card = await _is_asked(world, made=False)
     await world.ana.click(world.question(card), AGAIN)
     await world.settle()
@@ -390,9 +376,7 @@ async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
     assert "is ready" in world.replies(card)[0].text
 
 
-async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
-    quiet_world: World,
-) -> None:
+async def test_an_unanswered_question_ends_the_job_and_creates_nothing(quiet_world: World) -> None:
     world = quiet_world
     quarter = timedelta(minutes=15)
     world.timings = Timings(jitter=0, ask_again_after=quarter, close_after=2 * quarter)

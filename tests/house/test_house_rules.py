@@ -211,9 +211,7 @@ def test_every_button_has_a_listener_or_is_a_link() -> None:
     assert unanswered <= set(LISTENERS["action"])
 
 
-async def test_every_form_and_field_that_asks_has_a_listener(
-    quiet_world: World,
-) -> None:
+async def test_every_form_and_field_that_asks_has_a_listener(quiet_world: World) -> None:
     world = quiet_world
     approval: dict[str, Any] = {"APPROVERS": world.ben.user.id, "APPROVAL_ABOVE": "20000"}
     admin = world.ana.user.id

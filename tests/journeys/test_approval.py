@@ -217,9 +217,7 @@ async def _expires(world: World) -> None:
     assert audit(world) == [("expired", None, "")]
 
 
-async def test_a_request_is_tried_for_a_day_from_its_approval_on(
-    world: World,
-) -> None:
+async def test_a_request_is_tried_for_a_day_from_its_approval_on(world: World) -> None:
     card, asked = await ask(world)
     await world.advance(days=2)
     wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})

@@ -241,9 +241,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
     assert len(world.replies(first)) == 3, "its reply, the card of the retry and its reply"
 
 
-async def test_an_admin_who_retries_does_not_see_what_the_user_typed(
-    quiet_world: World,
-) -> None:
+async def test_an_admin_who_retries_does_not_see_what_the_user_typed(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):
         reply = await _fails(world)

@@ -74,9 +74,7 @@ async def test_a_request_that_is_overdue_does_not_count_as_open(quiet_world: Wor
 
 
 @on_both_engines
-async def test_forms_that_are_sent_at_once_do_not_pass_a_limit_together(
-    quiet_world: World,
-) -> None:
+async def test_forms_that_are_sent_at_once_do_not_pass_a_limit_together(quiet_world: World) -> None:
     world = quiet_world
     world.service.faults.always("create_video", BUSY)
     names = [f"person-{number}" for number in range(10)]
@@ -119,9 +117,7 @@ async def test_a_person_may_make_so_many_requests_a_day(quiet_world: World) -> N
 
 
 @on_both_engines
-async def test_all_people_together_may_make_so_many_requests_a_day(
-    quiet_world: World,
-) -> None:
+async def test_all_people_together_may_make_so_many_requests_a_day(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(MAX_PER_DAY="2"):
         await make(world, world.ana)
@@ -228,9 +224,7 @@ APRIL = "<!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
 
 
 @on_both_engines
-async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(
-    quiet_world: World,
-) -> None:
+async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(quiet_world: World) -> None:
     world = quiet_world
     world.clock.set(datetime(2026, 3, 30, 23, tzinfo=UTC))
     settings = {"MAX_PER_USER_PER_MONTH": "2", "MAX_PER_MONTH": "3"}
@@ -615,9 +609,7 @@ async def spent(world: World, moment: datetime) -> MonthSpending:
 
 
 @on_both_engines
-async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(
-    quiet_world: World,
-) -> None:
+async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(quiet_world: World) -> None:
     world = quiet_world
     begun = world.clock.now()
     ana, ben = world.ana.user.id, world.ben.user.id

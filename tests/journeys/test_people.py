@@ -230,9 +230,7 @@ async def test_a_guest_cannot_create_again(world: World) -> None:
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_a_guest_who_is_listed_may_ask_for_what_the_list_is_about(
-    quiet_world: World,
-) -> None:
+async def test_a_guest_who_is_listed_may_ask_for_what_the_list_is_about(quiet_world: World) -> None:
     world = quiet_world
     gus = guest(world)
     async with world.running_bot(VIDEO_USERS=f"{gus.user.id},{world.ana.user.id}"):
@@ -279,9 +277,7 @@ async def test_without_users_read_guests_are_treated_as_members(quiet_world: Wor
     assert world.created_count() == 1
 
 
-async def test_what_was_said_of_a_person_counts_while_slack_does_not_answer(
-    world: World,
-) -> None:
+async def test_what_was_said_of_a_person_counts_while_slack_does_not_answer(world: World) -> None:
     await world.request_video(world.ana)
     await world.advance(minutes=11)
     world.slack.faults.always("users.info", CannedResponse(503))
@@ -467,9 +463,7 @@ async def test_in_another_channel_others_see_no_name_of_a_replica(world: World) 
         assert "http" not in shown
 
 
-async def test_in_another_channel_others_see_nothing_of_a_video_without_an_id(
-    world: World,
-) -> None:
+async def test_in_another_channel_others_see_nothing_of_a_video_without_an_id(world: World) -> None:
     world.service.down = True
     card = await world.request_video(world.ana, {"video_name": NAME})
 

@@ -73,9 +73,7 @@ async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
             assert known == found
 
 
-async def test_an_unknown_id_can_be_used_and_a_known_one_is_not_offered_twice(
-    world: World,
-) -> None:
+async def test_an_unknown_id_can_be_used_and_a_known_one_is_not_offered_twice(world: World) -> None:
     await _adds(world, "r-1 Anna")
     form = await world.open_form(world.ben)
 
@@ -259,9 +257,7 @@ async def test_a_service_that_is_slow_or_down_does_not_block_a_form(
     assert len(world.posts()) == 2
 
 
-async def test_a_replica_is_read_again_only_after_its_maximum_age(
-    world: World,
-) -> None:
+async def test_a_replica_is_read_again_only_after_its_maximum_age(world: World) -> None:
     await _adds(world, "r-1 Anna")
     await _sends_off(world, world.ana, "r-1")
     await _sends_off(world, world.ben, "r-1")

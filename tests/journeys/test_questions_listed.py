@@ -331,9 +331,7 @@ async def test_an_id_that_cannot_be_verified_is_used_after_a_warning(world: Worl
     assert lines(world.now(message)) == ["One. · found", "Two. · cancelled"]
 
 
-async def test_a_limit_refuses_at_the_field_and_the_other_answers_count(
-    quiet_world: World,
-) -> None:
+async def test_a_limit_refuses_at_the_field_and_the_other_answers_count(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(MAX_PER_USER_PER_DAY="3"):
         message, (one, two) = await asked(world, "One.", "Two.")
@@ -370,9 +368,7 @@ async def test_an_answer_to_what_was_settled_meanwhile_changes_nothing(world: Wo
 # ── Asked again, and closed ───────────────────────────────────────────────────────────────────
 
 
-async def test_all_are_asked_again_in_one_new_message_and_closed_after_a_week(
-    world: World,
-) -> None:
+async def test_all_are_asked_again_in_one_new_message_and_closed_after_a_week(world: World) -> None:
     first, cards = await asked(world)
     await world.advance(days=1)
 

@@ -183,9 +183,7 @@ async def test_a_replica_becomes_the_default_by_its_name_where_only_one_has_it(
             assert "Anna is now this channel's default" in shown
 
 
-async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(
-    world: World,
-) -> None:
+async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(world: World) -> None:
     for replica_id, name in (("r-1", "Max"), ("r-2", "max"), ("r-3", "Maxine")):
         world.service.add_replica(replica_id, name)
         await _shown_after(world, world.ana, f"add {replica_id}")

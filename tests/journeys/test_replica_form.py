@@ -77,9 +77,7 @@ async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> N
     assert created["replica_name"] in card.text
 
 
-async def test_the_links_are_shown_on_the_card_without_their_secrets(
-    world: World,
-) -> None:
+async def test_the_links_are_shown_on_the_card_without_their_secrets(world: World) -> None:
     card = await world.request_replica(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
     world.service.finish(world.last_replica_id())
     await world.settle()

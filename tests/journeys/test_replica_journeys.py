@@ -204,9 +204,7 @@ async def _is_asked(world: World, *, made: bool) -> Message:
     return asking
 
 
-async def test_a_callback_that_names_another_replica_is_ignored(
-    hourly_world: World,
-) -> None:
+async def test_a_callback_that_names_another_replica_is_ignored(hourly_world: World) -> None:
     world = hourly_world
     await world.advance(days=3)
     asking = await _is_asked(world, made=False)
@@ -225,9 +223,7 @@ async def test_a_callback_that_names_another_replica_is_ignored(
 
 
 @on_both_engines
-async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
-    hourly_world: World,
-) -> None:
+async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(hourly_world: World) -> None:
     world = hourly_world
     asking = await _is_asked(world, made=True)
     first = world.last_replica_id()
@@ -258,9 +254,7 @@ async def _asks_one_in_training(world: World, *scenario: Scenario) -> tuple[Mess
     return training, video
 
 
-async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(
-    hourly_world: World,
-) -> None:
+async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(hourly_world: World) -> None:
     world = hourly_world
     pace = Pace(training=timedelta(days=2), training_steps=1)
     slow = Scenario(statuses=("training",), pace=pace)
@@ -282,9 +276,7 @@ async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(
 
 
 @on_both_engines
-async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(
-    hourly_world: World,
-) -> None:
+async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(hourly_world: World) -> None:
     world = hourly_world
     world.service.next_video(Scenario(callback_plan=SILENT))
     _, video = await _asks_one_in_training(world)

@@ -282,9 +282,7 @@ async def test_a_host_for_contents_that_is_never_reached_is_given_up(filed: Worl
     assert len(world.calls(FILE_CONTENT)) < 20
 
 
-async def test_a_transcript_that_was_erased_before_it_was_uploaded_is_no_file(
-    filed: World,
-) -> None:
+async def test_a_transcript_that_was_erased_before_it_was_uploaded_is_no_file(filed: World) -> None:
     world = filed
     world.slack.faults.always(GET_URL, CannedResponse(503, ""))
     await asks(world)

@@ -82,9 +82,7 @@ async def test_people_are_told_how_long_it_takes_once_there_is_a_history(
         assert "most take" not in world.now(card).text
 
 
-async def test_long_scripts_are_compared_with_long_ones_once_there_are_enough(
-    world: World,
-) -> None:
+async def test_long_scripts_are_compared_with_long_ones_once_there_are_enough(world: World) -> None:
     await make(world, SHORT, [2] * 10)
     await make(world, LONG, [12] * 9)
     # Nine say nothing of long scripts: all videos do.

@@ -583,9 +583,7 @@ async def test_the_channel_is_told_once_when_the_video_is_ready(world: World) ->
     assert broadcasts(world) == [reply]
 
 
-async def test_the_channel_is_told_only_where_that_was_chosen_and_it_is_ready(
-    world: World,
-) -> None:
+async def test_the_channel_is_told_only_where_that_was_chosen_and_it_is_ready(world: World) -> None:
     plain = await world.request_video(world.ana)
     world.service.next_video(Scenario(end="error", reason="Too shy"))
     failed = await world.request_video(world.ana, TOLD)
@@ -614,9 +612,7 @@ async def test_a_reply_that_the_channel_refuses_is_a_direct_message_that_tells_n
     assert not broadcasts(world)
 
 
-async def test_a_told_reply_whose_answer_was_lost_is_found_and_not_told_again(
-    world: World,
-) -> None:
+async def test_a_told_reply_whose_answer_was_lost_is_found_and_not_told_again(world: World) -> None:
     card = await world.request_video(world.ana, TOLD)
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     await world.advance(minutes=10)

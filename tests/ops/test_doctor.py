@@ -140,9 +140,7 @@ async def posting(world: World, channel: str, **changed: str) -> dict[str, str]:
     }
 
 
-async def test_what_the_bot_does_in_slack_is_tried_and_nothing_is_left(
-    quiet_world: World,
-) -> None:
+async def test_what_the_bot_does_in_slack_is_tried_and_nothing_is_left(quiet_world: World) -> None:
     slack = quiet_world.slack
     slack.scopes.update(OPTIONAL_SCOPES)
     slack.share_delay = timedelta(seconds=1)
@@ -380,9 +378,7 @@ async def test_a_check_that_takes_too_long_is_one_line(quiet_world: World) -> No
     assert found["Slack"].ok
 
 
-async def test_a_check_that_fails_itself_is_one_line_and_hides_no_other(
-    quiet_world: World,
-) -> None:
+async def test_a_check_that_fails_itself_is_one_line_and_hides_no_other(quiet_world: World) -> None:
     found = await report(quiet_world, DATABASE_URL=f"sqlite:///{'x' * 300}")
     assert found["database"].message == "the check failed: File name too long"
     quiet_world.slack.faults.next("auth.test", CannedResponse(200, [["not an object"]]))

@@ -255,9 +255,7 @@ async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outsid
     assert "\nCOMMAND_PREFIX=acme-\nADMIN_USERS='U012AB3CD U045EF6GH'\n" in written
 
 
-async def test_what_a_check_finds_wrong_can_be_used_after_three_tries(
-    outside: Outside,
-) -> None:
+async def test_what_a_check_finds_wrong_can_be_used_after_three_tries(outside: Outside) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}/api/"
     where = {"SLACK_API_URL": nowhere, "PUBLIC_URL": "https://bot.example.com"}
     with at_terminal(outside.folder, "init", **where) as typist:

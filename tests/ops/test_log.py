@@ -128,9 +128,7 @@ def test_libraries_that_log_requests_log_from_warnings_up(lines: Lines, name: st
     assert line.endswith(f'level=warning logger={name} event="low on memory"')
 
 
-def test_bolt_logs_errors_only_because_its_warnings_quote_people(
-    lines: Lines,
-) -> None:
+def test_bolt_logs_errors_only_because_its_warnings_quote_people(lines: Lines) -> None:
     logging.getLogger("slack_bolt").warning("unhandled request with everything in it")
     assert lines() == []
 
@@ -239,9 +237,7 @@ def test_a_text_without_a_secret_stays_as_it_is(subtests: pytest.Subtests) -> No
             assert MASK(text) is text
 
 
-def test_a_text_that_may_hold_half_of_a_secret_is_withheld_whole(
-    subtests: pytest.Subtests,
-) -> None:
+def test_a_text_that_may_hold_half_of_a_secret_is_withheld_whole(subtests: pytest.Subtests) -> None:
     for text in (
         f"The key is {SECRET[:14]}",
         f"The key {SECRET[:14]}... is wrong",

@@ -79,9 +79,7 @@ async def test_a_read_that_quotes_our_request_leaks_none_of_it(word: str, world:
     assert f"Cannot fetch {HOST} nor reach 127.0.0.1" in world.ephemerals(world.ana)[-1]
 
 
-async def test_a_failed_training_with_a_link_in_its_reason_leaks_no_query(
-    world: World,
-) -> None:
+async def test_a_failed_training_with_a_link_in_its_reason_leaks_no_query(world: World) -> None:
     world.service.next_replica(Scenario(end="error", reason=f"Cannot fetch {SIGNED}"))
     await world.request_replica(world.ana, {"train_video_url": SIGNED})
     await world.advance(hours=5)

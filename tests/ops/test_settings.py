@@ -333,9 +333,7 @@ def write(folder: Path, content: str | bytes, mode: int = 0o600) -> Path:
     return path
 
 
-async def test_a_command_reads_what_is_not_set_from_the_file_in_its_folder(
-    tmp_path: Path,
-) -> None:
+async def test_a_command_reads_what_is_not_set_from_the_file_in_its_folder(tmp_path: Path) -> None:
     write(tmp_path, "PUBLIC_URL=https://file.example.com\nCOMMAND_PREFIX=acme-\n")
     below = tmp_path / "below"
     below.mkdir()

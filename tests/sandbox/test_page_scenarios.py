@@ -214,9 +214,7 @@ async def test_approval_is_played_without_settings_and_decided_after_the_scenari
     assert world.created_count() == 1
 
 
-async def test_questions_that_are_asked_together_end_a_scenario_too(
-    quick_world: PageWorld,
-) -> None:
+async def test_questions_that_are_asked_together_end_a_scenario_too(quick_world: PageWorld) -> None:
     await quick_world.ben.command("/replica", f"add {REPLICA}", "lobby")
     ana = await quick_world.window(reduced_motion="reduce")
     for _ in range(2):

@@ -299,9 +299,7 @@ async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_missing_button_and_another_persons_message_are_reported(
-    browser: Browser,
-) -> None:
+async def test_a_missing_button_and_another_persons_message_are_reported(browser: Browser) -> None:
     slack, ben = browser.world.slack, browser.world.ben.user.id
     button = {"type": "button", "text": {"type": "plain_text", "text": "Go"}, "action_id": "go"}
     block = {"type": "actions", "block_id": "row", "elements": [button]}

@@ -48,10 +48,7 @@ def timings() -> Timings:
 
 @pytest.fixture
 async def service(
-    sandbox: SandboxVideoService,
-    clock: ManualClock,
-    recoveries: list[str],
-    timings: Timings,
+    sandbox: SandboxVideoService, clock: ManualClock, recoveries: list[str], timings: Timings
 ) -> AsyncIterator[VideoService]:
     async with connect() as clients:
         yield VideoService(
@@ -188,10 +185,7 @@ async def test_a_read_that_meets_a_refused_key_stops_creates_too(
 
 
 async def test_a_refused_key_is_checked_by_a_read_at_most_twice_a_minute(
-    service: VideoService,
-    sandbox: SandboxVideoService,
-    clock: ManualClock,
-    recoveries: list[str],
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock, recoveries: list[str]
 ) -> None:
     sandbox.key_revoked = True
     await failed_create(service)
@@ -238,10 +232,7 @@ async def test_a_403_does_not_show_that_the_key_works_again(
 
 
 async def test_without_credit_one_trial_call_is_made_after_ten_minutes(
-    service: VideoService,
-    sandbox: SandboxVideoService,
-    clock: ManualClock,
-    recoveries: list[str],
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock, recoveries: list[str]
 ) -> None:
     sandbox.out_of_credit = True
     error = await failed_create(service)

@@ -136,9 +136,7 @@ async def test_an_odd_request_does_not_keep_its_kind_closed(world: World) -> Non
     assert "Out of video credits." in endings(world)[1]
 
 
-async def test_a_request_that_waits_for_credit_for_a_day_ends_with_an_answer(
-    world: World,
-) -> None:
+async def test_a_request_that_waits_for_credit_for_a_day_ends_with_an_answer(world: World) -> None:
     world.service.out_of_credit = True
     await world.request_video(world.ana)
     await world.request_video(world.ben)

@@ -107,10 +107,7 @@ async def test_a_redirect_to_an_allowed_host_and_a_moment_without_it_do_no_harm(
 
 
 async def test_without_a_folder_for_temporary_files_the_link_is_left_and_the_log_says_why(
-    shown: World,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    shown: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     await makes_a_video(shown)

@@ -21,9 +21,7 @@ def cards(world: World, channel: str = "studio") -> list[Message]:
     return [each for each in world.slack.messages(channel) if each.is_from_bot]
 
 
-async def test_a_lost_card_is_found_before_thousands_of_newer_messages(
-    quiet_world: World,
-) -> None:
+async def test_a_lost_card_is_found_before_thousands_of_newer_messages(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
         world.slack.faults.next("chat.postMessage", Reset(done=True))
@@ -177,9 +175,7 @@ async def test_a_lost_reply_of_a_direct_message_is_looked_for_in_its_thread(
 # ── Channels that the bot is not in ───────────────────────────────────────────────────────────
 
 
-async def test_a_public_channel_is_joined_only_to_look_for_a_lost_card(
-    quiet_world: World,
-) -> None:
+async def test_a_public_channel_is_joined_only_to_look_for_a_lost_card(quiet_world: World) -> None:
     world = quiet_world
     world.slack.scopes.add("channels:join")
     async with world.running_bot(JOIN_PUBLIC_CHANNELS="yes"):

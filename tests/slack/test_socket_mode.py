@@ -112,9 +112,7 @@ async def test_a_large_envelope_is_answered(world: World) -> None:
     assert world.slack.socket_mode.opened == 1
 
 
-async def test_without_a_signing_secret_the_web_server_takes_nothing_of_slack(
-    world: World,
-) -> None:
+async def test_without_a_signing_secret_the_web_server_takes_nothing_of_slack(world: World) -> None:
     url = f"http://127.0.0.1:{world.bot.port}"
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{url}/slack/events", data=b"command=/video") as answer:

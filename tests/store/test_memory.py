@@ -117,9 +117,7 @@ async def test_what_another_copy_counts_or_limits_holds_whatever_a_form_shows(wo
 
 
 @on_sqlite_alone
-async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(
-    world: World,
-) -> None:
+async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(world: World) -> None:
     async with world.running_bot() as bot:
         await world.ana.command("/replica", f"add {REPLICA}")
         await world.settle()

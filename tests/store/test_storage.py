@@ -243,9 +243,7 @@ def worked(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def test_a_bot_with_a_full_disk_waits_idly_and_stops_when_asked_to(
-    live: LiveWorld,
-) -> None:
+async def test_a_bot_with_a_full_disk_waits_idly_and_stops_when_asked_to(live: LiveWorld) -> None:
     # Something is always due.
     live.end_video = lambda _: None
     await live.request_video("The first words.")

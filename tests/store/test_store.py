@@ -216,9 +216,7 @@ async def test_a_callback_during_a_read_leads_to_another_one_and_does_not_undo_i
     assert (await now_is(store, job)).due_at == LATER, "it counts once"
 
 
-async def test_a_callback_during_the_read_of_a_candidate_leads_to_another_one(
-    store: Store,
-) -> None:
+async def test_a_callback_during_the_read_of_a_candidate_leads_to_another_one(store: Store) -> None:
     job = await unconfirmed(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     assert not await store.jobs.expire(job, NOW)

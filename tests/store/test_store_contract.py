@@ -402,9 +402,7 @@ async def test_an_id_that_another_attempt_has_in_another_case_is_not_bound(
 
 
 async def in_order(
-    order: str,
-    first: Callable[[], Awaitable[object]],
-    second: Callable[[], Awaitable[object]],
+    order: str, first: Callable[[], Awaitable[object]], second: Callable[[], Awaitable[object]]
 ) -> None:
     for act in (first, second) if order == "in order" else (second, first):
         await act()

@@ -27,11 +27,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def slack_head(
-    world: World,
-    *,
-    late_s: int = 0,
-    length: int = 1000,
-    headers: Mapping[str, str] | None = None,
+    world: World, *, late_s: int = 0, length: int = 1000, headers: Mapping[str, str] | None = None
 ) -> bytes:
     """Return the head of a request that looks like one of Slack's, with other ``headers``."""
     fields = {

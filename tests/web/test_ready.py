@@ -69,9 +69,7 @@ async def test_a_bot_that_reaches_neither_slack_nor_the_service_is_not_ready(
         assert part["since"]
 
 
-async def test_a_quiet_bot_notices_that_both_are_gone_and_that_they_are_back(
-    world: World,
-) -> None:
+async def test_a_quiet_bot_notices_that_both_are_gone_and_that_they_are_back(world: World) -> None:
     await world.advance(hours=5)
     world.service.down = True
     world.slack.faults.always("auth.test", Reset())

@@ -171,9 +171,7 @@ async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
 # ── Headers, forms and health ─────────────────────────────────────────────────────────────────
 
 
-async def test_headers_that_choose_what_bolt_runs_are_dropped(
-    world: World,
-) -> None:
+async def test_headers_that_choose_what_bolt_runs_are_dropped(world: World) -> None:
     headers = {
         "X-Slack-Bolt-Lazy-Only": "1",
         "x-slack-bolt-lazy-function-name": "_on_command",
