@@ -9,9 +9,8 @@ from bot.model import Approval, Failure, Role, Settlement, State
 from bot.slack.views import card as bot_cards
 from bot.slack.views.blocks import Message
 from bot.slack.views.question import approval_request, notice_of_day, training_notice
-from tests.slack import test_card_texts as cards
-from tests.slack.test_cards import ANA, BEN, NAMES, NINE, PRESENTER, PRESENTERS
-from tests.slack.test_question_message import OWED
+from tests.slack import test_cards as cards
+from tests.slack.test_cards import ANA, BEN, NAMES, NINE, OWED, PRESENTER, PRESENTERS
 
 card: Final = partial(bot_cards.card, names=NAMES)
 reply: Final = partial(bot_cards.reply, names=NAMES)

@@ -34,9 +34,19 @@ from sandbox.block_kit import objects
 from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
 from tests.approval_messages import approval_messages
 from tests.sentences import literals, sources
-from tests.slack import test_card_texts as cards
-from tests.slack.test_cards import ANA, BEN, NAMES, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
-from tests.slack.test_question_message import ASKED, HOW_QUESTIONS_END, OWED
+from tests.slack import test_cards as cards
+from tests.slack.test_cards import (
+    ANA,
+    ASKED,
+    BEN,
+    HOW_QUESTIONS_END,
+    NAMES,
+    NINE,
+    OWED,
+    PRESENTER,
+    PRESENTERS,
+    REPLICA_PRESENTER,
+)
 from tests.world import MEMORY, REPLICA, World
 
 ROOT: Final = Path(__file__).parent.parent
@@ -174,7 +184,7 @@ def card_entries() -> Iterator[Entry]:
     yield "Rendering, reads are limited", shown(card(unread, PRESENTER, replica="Anna"))
     for state, job in cards.TRAININGS.items():
         yield f"A replica: {state}", shown(card(job, REPLICA_PRESENTER))
-    bad = cards.failed(Failure.SERVICE_FAILED, "Too dark.")
+    bad = cards.failed_job(Failure.SERVICE_FAILED, "Too dark.")
     yield "A card that was retried", shown(card(bad, PRESENTER, retry=cards.RETRY))
 
 
@@ -198,7 +208,7 @@ def reply_entries() -> Iterator[Entry]:
     held_back_by = {Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE}  # and no job fails with it
     for failure in (each for each in Failure if each not in held_back_by):
         why = failure.value.replace("_", " ").capitalize()
-        yield why, shown(reply(cards.failed(failure), PRESENTER))
+        yield why, shown(reply(cards.failed_job(failure), PRESENTER))
     yield "The file below it", [FILE_COMMENT, file_name("Hello")]
     for each in (cards.WELL, *cards.TRAININGS.values()):
         presenter = PRESENTERS[each.kind]

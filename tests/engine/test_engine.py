@@ -1,19 +1,26 @@
 """Writes of the engine while it is being stopped."""
 
 import asyncio
+import contextlib
 import random
 import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from bot.engine.steps import uncancelled
-from bot.store import DatabaseError
+from bot.model import Failure, Job
+from bot.store import DatabaseError, Store
 from bot.tasks import PartFailed
 from bot.timings import Timings
+from tests.engine.test_turns import MANY, held_back, send_many
 from tests.modes import on_sqlite_alone
-from tests.world import World
+from tests.store.test_store import NOW, claim, submit
+from tests.store.test_store import TIMINGS as STORE_TIMINGS
+from tests.world import REPLICA, World
 
 
 class Write:
@@ -141,3 +148,148 @@ def test_waits_of_any_length_are_spread_and_none_is_beyond_the_longest(
             # They come over the whole tenth, also where all would be at the limit.
             assert max(waits) - min(waits) > 0.08 * longest
             assert len(set(waits)) > 190
+
+
+LONG = timedelta(minutes=1)
+SHORT = timedelta(milliseconds=50)
+
+
+async def submit_video(world: World) -> None:
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    assert not form.is_open
+
+
+async def test_nothing_is_created_or_posted_while_requests_follow_each_other(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.pauses = {"request_pause": LONG, "max_request_delay": LONG}
+    async with world.running_bot() as bot:
+        await submit_video(world)
+        for _ in range(50):
+            assert (await world.ben.command("/video", "help")).ok
+        assert (world.created_count(), world.posts()) == (0, [])
+        found = await bot.store.jobs.list_for_user(world.ana.user.id, "video", 1)
+        assert [job.attempts for job in found] == [0]
+
+
+async def test_a_stop_does_not_wait_until_no_more_requests_come(quiet_world: World) -> None:
+    world = quiet_world
+    world.pauses = {"request_pause": LONG, "max_request_delay": LONG}
+    async with asyncio.timeout(LONG.total_seconds() / 2), world.running_bot():
+        await submit_video(world)
+        # The worker wakes up for the job, and waits.
+        await asyncio.sleep(0)
+
+
+async def test_requests_delay_background_work_only_for_a_while(quiet_world: World) -> None:
+    world = quiet_world
+    world.pauses = {"request_pause": LONG, "max_request_delay": SHORT}
+    async with world.running_bot():
+        await submit_video(world)
+        await world.settle()
+        assert (world.created_count(), len(world.posts())) == (1, 1)
+
+
+@contextlib.asynccontextmanager
+async def requests_waiting(world: World, count: int) -> AsyncIterator[None]:
+    """Have requests of Ben's wait for an answer meanwhile: Slack opens no form for them."""
+    waiting, all_wait, released = 0, asyncio.Event(), asyncio.Event()
+
+    async def hold(when: str, method: str, _: object) -> None:
+        nonlocal waiting
+        if (when, method) == ("before", "views.open"):
+            waiting += 1
+            if waiting == count:
+                all_wait.set()
+            await released.wait()
+
+    world.slack.on_request = hold
+    requests = asyncio.gather(*(world.ben.command("/video") for _ in range(count)))
+    try:
+        await all_wait.wait()
+        yield
+    finally:
+        released.set()
+        await requests
+        world.slack.on_request = None
+
+
+@pytest.mark.parametrize(("requests", "begun"), [(1, 16), (2, 8), (40, 4)])
+async def test_the_more_requests_wait_the_fewer_steps_begin_at_a_time(
+    requests: int, begun: int, quiet_world: World
+) -> None:
+    world = quiet_world
+    world.timings = replace(world.timings, view_timeout=LONG)
+    # From one claim to the next, while requests wait.
+    world.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=2)}
+    async with world.running_bot(callbacks=False):
+        await send_many(world, world.ana)
+        await world.settle()
+        async with requests_waiting(world, requests):
+            with held_back(world, "read_video") as gate:
+                world.clock.set(world.clock.now() + timedelta(minutes=1))
+                await gate.until("read_video", begun)
+                assert (await world.ana.command("/video", "help")).ok
+                assert gate.arrived["read_video"] == begun
+        await world.settle()
+
+
+async def test_however_many_requests_wait_all_work_is_done(quiet_world: World) -> None:
+    world = quiet_world
+    world.timings = replace(world.timings, view_timeout=LONG)
+    world.pauses = {"request_pause": LONG, "max_request_delay": timedelta(milliseconds=5)}
+    async with world.running_bot(callbacks=False):
+        await send_many(world, world.ana)
+        async with requests_waiting(world, 70):
+            await world.settle()
+            assert (world.created_count(), len(world.posts())) == (MANY, MANY)
+
+
+MINUTE = timedelta(minutes=1)
+ACCOUNT = (Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with Store.open(tmp_path / "bot.db", STORE_TIMINGS) as store:
+        yield store
+
+
+async def released(store: Store, key: str, **changes: object) -> str:
+    """Store a job that is due in five minutes; return its id."""
+    await submit(store, key)
+    job: Job = await claim(store)
+    assert await store.jobs.release(replace(job, **changes), NOW, NOW + 5 * MINUTE)  # type: ignore[arg-type]
+    return job.id
+
+
+async def due(store: Store, within: timedelta) -> set[str]:
+    return {job.id for job in await store.jobs.claim(NOW + within, 1000)}
+
+
+async def test_jobs_whose_call_failed_or_was_held_back_are_due_within_seconds(store: Store) -> None:
+    failed = await released(store, "V1", failures=4)
+    held = await released(store, "V2", held_by=Failure.OUT_OF_CREDIT, held_until=NOW + 10 * MINUTE)
+    await released(store, "V3")
+
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 2
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 0
+
+    assert await due(store, STORE_TIMINGS.hasten_within) == {failed, held}
+
+
+async def test_many_jobs_are_not_all_due_at_the_same_moment(store: Store) -> None:
+    for number in range(30):
+        await released(store, f"V{number}", failures=2)
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 30
+    assert 0 < len(await due(store, timedelta(0))) <= 3
+    assert len(await due(store, STORE_TIMINGS.hasten_within)) >= 27
+
+
+async def test_a_job_that_a_worker_holds_is_left_alone(store: Store) -> None:
+    await released(store, "V1", failures=2)
+    [job] = await store.jobs.claim(NOW + 5 * MINUTE, 1)
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 0
+    assert await store.jobs.release(job, NOW, NOW + MINUTE)

@@ -16,6 +16,7 @@ from sandbox.block_kit import Json
 from sandbox.delivery import deliver
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.databases import query
 from tests.modes import on_both_engines, on_sqlite_alone
@@ -683,3 +684,199 @@ async def test_nobody_is_told_that_nothing_was_created_since_a_backup(
         assert "the video may have been made since." in shown
         assert approving.created_count() == 1
         assert len(approving.replies(card)) == 1
+
+
+AGAIN = "Create again"
+CHARGED_TWICE = "If it worked, you'll pay twice."
+
+
+@pytest.fixture
+def silent(quiet_world: World) -> World:
+    """A world with a channel in which ben and cleo approve, and a service that calls nobody."""
+    quiet_world.slack.add_channel("approvals")
+    quiet_world.service.callback_plan = CallbackPlan(times=0)
+    return quiet_world
+
+
+async def lost(silent: World) -> Message:
+    """Return the card of a video that was approved and made, in a call whose answer was lost."""
+    silent.service.faults.next("create_video", Reset(done=True))
+    card, asked = await ask(silent)
+    await silent.ben.click(asked, "Approve")
+    await silent.advance(minutes=16)
+    return card
+
+
+def creates(silent: World) -> int:
+    return len(silent.requests_for("create_video"))
+
+
+def outstanding(silent: World) -> list[Message]:
+    """Return the messages in which something can be approved."""
+    return [each for each in requests(silent) if "Approve" in labels(each)]
+
+
+@on_both_engines
+async def test_each_create_call_needs_an_approval_however_often_create_again_is_pressed(
+    silent: World,
+) -> None:
+    async with silent.running_bot(**settings(silent)):
+        card = await lost(silent)
+        for number in range(2, 5):
+            silent.service.faults.next("create_video", Reset(done=True))
+            question = silent.question(card)
+            for _ in range(3):
+                await silent.ana.click(question, AGAIN)
+            await silent.advance(hours=1)
+            assert creates(silent) == number - 1, "nobody has approved it"
+            assert len(used(silent)) == 2
+            shown = silent.now(card)
+            assert "Waiting for approval" in shown.text
+            [cancel] = [each for each in buttons_of(shown.blocks) if "confirm" in each]
+            assert "Nothing has been created" not in str(cancel["confirm"])
+            [asked] = outstanding(silent)
+            assert len(requests(silent)) == number
+            assert CHARGED_TWICE in asked.text
+            assert SCRIPT.splitlines()[1] in str(asked.blocks)
+
+            await silent.ben.click(asked, "Approve")
+            await silent.ben.click(asked, "Approve")
+            await silent.advance(minutes=16)
+            assert creates(silent) == number
+            assert not outstanding(silent)
+        [first, *_, last] = audit(silent)
+        assert (first[0], last[0]) == ("approved", "approved")
+        acts = [each[:2] for each in audit(silent)]
+        assert acts.count(("created_again", silent.ana.user.id)) == 3
+        assert acts.count(("approved", silent.ben.user.id)) == 4
+
+
+async def test_an_earlier_approve_or_decline_counts_for_no_later_create_call(silent: World) -> None:
+    silent.service.faults.next("create_video", Reset(done=True))
+    async with silent.running_bot(**settings(silent)):
+        card, asked = await ask(silent)
+        await silent.ben.click(asked, "Decline")
+        form = silent.ben.modal
+        assert form is not None
+        await silent.ben.click(asked, "Approve")
+        await silent.advance(minutes=16)
+        await silent.ana.click(silent.question(card), AGAIN)
+        await silent.settle()
+        assert outstanding(silent)
+        await silent.ben.click(asked, "Approve")
+        await form.submit({"decline_reason": "No"})
+        await silent.advance(minutes=5)
+        assert "That's already settled." in str(form.errors)
+        assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")
+        assert creates(silent) == 1
+        assert outstanding(silent)
+
+
+async def test_an_approver_who_creates_again_for_somebody_else_approves_it_with_that(
+    silent: World,
+) -> None:
+    async with silent.running_bot(ADMIN_USERS=silent.ben.user.id, **settings(silent)):
+        card = await lost(silent)
+        await silent.ben.click(silent.question(card), AGAIN)
+        await silent.advance(minutes=5)
+        assert creates(silent) == 2
+        assert len(requests(silent)) == 1
+        assert "is ready" in silent.replies(card)[-1].text
+
+
+async def test_nobody_approves_creating_their_own_request_again(silent: World) -> None:
+    ana = silent.ana.user.id
+    async with silent.running_bot(ADMIN_USERS=ana, **settings(silent)):
+        card = await lost(silent)
+        await silent.ana.click(silent.question(card), AGAIN)
+        await silent.settle()
+        await silent.ana.click(outstanding(silent)[0], "Approve")
+        await silent.advance(minutes=5)
+        assert creates(silent) == 1
+        assert "You can't approve your own" in silent.ephemerals(silent.ana, "approvals")[-1]
+
+
+async def test_create_again_says_so_where_nobody_else_could_approve_it(silent: World) -> None:
+    async with silent.running_bot(**settings(silent)):
+        card = await lost(silent)
+    alone: dict[str, Any] = {**settings(silent), "APPROVERS": silent.ana.user.id}
+    async with silent.running_bot(**alone):
+        await silent.ana.click(silent.question(card), AGAIN)
+        await silent.advance(minutes=5)
+        assert "You're the only approver" in silent.ephemerals(silent.ana)[-1]
+        assert creates(silent) == 1
+        assert AGAIN in labels(silent.question(card)), "it can still be answered"
+    async with silent.running_bot():
+        await silent.ana.click(silent.question(card), AGAIN)
+        await silent.advance(minutes=5)
+        assert creates(silent) == 2, "nothing needs approval any more"
+
+
+@pytest.mark.parametrize("how", ["declined", "cancelled", "expired"])
+async def test_what_is_not_approved_again_may_have_been_created_before(
+    silent: World, how: str
+) -> None:
+    async with silent.running_bot(**settings(silent)):
+        card = await lost(silent)
+        await silent.ana.click(silent.question(card), AGAIN)
+        await silent.settle()
+        [asked] = outstanding(silent)
+        assert len(used(silent)) == 2
+        if how == "declined":
+            await decline(silent, asked, silent.ben, "Once is enough")
+        elif how == "cancelled":
+            await silent.ana.click(silent.now(card), "Cancel request")
+        else:
+            await silent.advance(days=8)
+        await silent.advance(minutes=2)
+        [reply] = silent.replies(card)
+        for message in (reply, silent.now(card)):
+            assert "You weren't charged" not in message.text
+            assert "You may still be charged." in message.text
+        assert not outstanding(silent)
+        # What it made after all is shown.
+        [made] = silent.service.videos
+        await silent.service.call_back(made)
+        await silent.advance(minutes=5)
+        assert "An earlier try worked too" in silent.now(card).text
+        assert creates(silent) == 1
+        assert set(used(silent).values()) == {1}
+
+
+@on_both_engines
+async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_again(
+    silent: World,
+) -> None:
+    async with silent.running_bot(**settings(silent)):
+        card = await lost(silent)
+        await silent.ana.click(silent.question(card), AGAIN)
+        await silent.settle()
+        await silent.ben.open_home()
+        await silent.settle()
+        assert silent.ben.home is not None
+        assert "Waiting for your approval" in str(silent.ben.home.view.body)
+        [asked], [made] = outstanding(silent), silent.service.videos
+        silent.service.faults.next("read_video", CannedResponse(503))
+        await silent.service.call_back(made)
+        await silent.advance(minutes=5)
+        assert "is ready" in silent.replies(card)[-1].text
+        assert "An earlier try worked, so there's nothing to approve." in silent.now(asked).text
+        assert not outstanding(silent)
+        assert "Waiting for your approval" not in str(silent.ben.home.view.body)
+        await silent.ben.click(asked, "Approve")
+        await silent.advance(minutes=5)
+        assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")[-1]
+        assert creates(silent) == 1
+        assert set(used(silent).values()) == {1}
+
+
+async def test_creating_again_is_tried_for_a_day_from_its_approval_on(silent: World) -> None:
+    async with silent.running_bot(**settings(silent)):
+        card = await lost(silent)
+        await silent.ana.click(silent.question(card), AGAIN)
+        await silent.advance(days=2)
+        wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})
+        silent.service.faults.next("create_video", wait)
+        await silent.ben.click(outstanding(silent)[0], "Approve")
+        await silent.advance(seconds=timedelta(hours=2).total_seconds())
+        assert "is ready" in silent.replies(card)[0].text

@@ -33,8 +33,7 @@ from sandbox.block_kit import Json, objects, validate_view
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
 from tests.modes import in_both_modes
-from tests.slack.test_cards import NINE, PRESENTERS
-from tests.slack.test_question_message import ASKED
+from tests.slack.test_cards import ASKED, NINE, PRESENTERS
 from tests.world import FOOTAGE, REPLICA, World
 
 REFUSED = CannedResponse(200, b'{"ok": false, "error": "not_in_channel"}')

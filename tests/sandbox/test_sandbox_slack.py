@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,11 +17,13 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
+from sandbox import events
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.http import Server
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Shortcut
 from sandbox.socket_mode import OPEN
 
 
@@ -494,3 +496,140 @@ async def test_messages_of_another_shape_and_answers_that_are_not_accepted_are_n
         await socket.send_json(acknowledged)
         assert await answered == acknowledged
     assert slack.socket_mode.refused == ["{", {"id": 1}, with_payload]
+
+
+SHORTCUTS = (
+    Shortcut("Use this", "message", "from_message"),
+    Shortcut("Start", "global", "start"),
+)
+HOME = {
+    "type": "home",
+    "blocks": [
+        {
+            "type": "actions",
+            "elements": [
+                {
+                    "type": "button",
+                    "action_id": "more",
+                    "text": {"type": "plain_text", "text": "More"},
+                }
+            ],
+        }
+    ],
+}
+
+
+@dataclass
+class App:
+    """What the app behind the request URL received, and how it answers."""
+
+    bodies: list[Json] = field(default_factory=list)
+    retries: list[str] = field(default_factory=list)
+    answer: Callable[[Json], web.Response] = lambda _: web.Response()
+
+    async def serve(self, request: web.Request) -> web.Response:
+        body = await request.text()
+        if request.content_type != "application/json":
+            body = parse_qs(body)["payload"][0]
+        self.bodies.append(json.loads(body))
+        self.retries.append(request.headers.get("X-Slack-Retry-Num", ""))
+        return self.answer(self.bodies[-1])
+
+    @property
+    def events(self) -> list[Json]:
+        return [body["event"] for body in self.bodies if "event" in body]
+
+
+@pytest.fixture
+def following(slack: SandboxSlack) -> SandboxSlack:
+    slack.app = replace(slack.app, shortcuts=SHORTCUTS)
+    events.follow(slack)
+    return slack
+
+
+@pytest.fixture
+async def app(following: SandboxSlack) -> AsyncIterator[App]:
+    app, served = App(), web.Application()
+    served.router.add_post("/slack/events", app.serve)
+    server = Server(served)
+    await server.start()
+    following.request_url = f"{server.url}/slack/events"
+    yield app
+    await server.stop()
+
+
+@pytest.fixture
+def ana_of_app(following: SandboxSlack) -> Person:
+    return Person(following, "ana")
+
+
+# Shortcuts and Home
+
+
+async def test_buttons_of_home_name_no_channel_and_can_be_answered_nowhere(
+    following: SandboxSlack, ana_of_app: Person, app: App, client: AsyncWebClient
+) -> None:
+    assert (await ana_of_app.open_home()).ok
+    assert "view" not in app.events[-1]
+    await client.views_publish(user_id=ana_of_app.user.id, view=HOME)
+    await ana_of_app.open_home()
+    assert app.events[-1]["view"]["type"] == "home"
+
+    assert ana_of_app.home is not None
+    await ana_of_app.home.click("More")
+    assert app.bodies[-1]["view"]["type"] == "home"
+    assert not {"channel", "response_url", "message"} & app.bodies[-1].keys()
+    following.app = replace(following.app, has_home=False)
+    with pytest.raises(ClientRefusal):
+        await ana_of_app.open_home()
+    with pytest.raises(SlackApiError, match="not_enabled"):
+        await client.views_publish(user_id=ana_of_app.user.id, view=HOME)
+
+
+# Messages
+
+
+async def test_in_a_locked_direct_message_nothing_can_be_typed(
+    following: SandboxSlack, ana_of_app: Person, app: App
+) -> None:
+    following.app = replace(following.app, takes_messages=False)
+    with pytest.raises(ClientRefusal):
+        ana_of_app.write_direct("hello")
+    with pytest.raises(ClientRefusal):
+        await ana_of_app.command("/video", "", following.dm("ana").id)
+    assert app.bodies == []
+
+
+# Delivery
+
+
+async def test_an_event_is_sent_again_three_times_until_it_is_answered(
+    following: SandboxSlack, ana_of_app: Person, app: App, clock: ManualClock
+) -> None:
+    app.answer = lambda _: web.Response(status=500)
+    ana_of_app.mention("hello?")
+    await clock.advance(timedelta(minutes=10))
+    assert app.retries == ["", "1", "2", "3"]
+    assert len({body["event_id"] for body in app.bodies}) == 1
+
+    app.answer = lambda _: web.Response(status=400, headers={"X-Slack-No-Retry": "1"})
+    ana_of_app.mention("again?")
+    await clock.advance(timedelta(minutes=10))
+    assert app.retries[4:] == [""]
+    app.answer = lambda _: web.Response()
+    await events.send_again(following, following.sent_events[-1])
+    assert app.retries[5:] == ["1"]
+
+
+async def test_events_need_a_subscription_and_a_request_url(
+    following: SandboxSlack, ana_of_app: Person, app: App, clock: ManualClock
+) -> None:
+    url, following.request_url = following.request_url, ""
+    ana_of_app.mention("hello?")
+    await clock.settle()
+    following.request_url = url
+    following.app = replace(following.app, events=frozenset({"app_home_opened"}))
+    ana_of_app.mention("hello?")
+    await clock.settle()
+    assert app.bodies == []
+    assert (await ana_of_app.open_home()).ok

@@ -32,7 +32,7 @@ from tests.journeys.test_video_in_thread import (
     only_the_link,
 )
 from tests.proxy import Proxy
-from tests.slack.test_socket_mode_connections import QUICK, logged
+from tests.slack.test_socket_mode import QUICK, logged
 from tests.tcp import listening
 from tests.world import World
 

@@ -1,11 +1,11 @@
-"""Cards, replies and status messages: clear, and safe for any text of people and the service."""
+"""Cards, closing replies and questions: pure functions of a job, whatever is in it."""
 
 import html
 import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +19,7 @@ from bot.model import (
     Failure,
     Job,
     Role,
+    Settlement,
     Snapshot,
     State,
     Verdict,
@@ -34,6 +35,7 @@ from bot.slack.views.blocks import (
 )
 from bot.slack.views.buttons import MORE, STOP
 from bot.slack.views.card import card, reply
+from bot.slack.views.question import MAX_LISTED, question, question_list
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
 from tests.world import World, buttons_of
@@ -355,3 +357,188 @@ def test_a_very_long_text_is_cut_quickly_even_if_none_of_it_fits() -> None:
 def test_a_link_of_the_service_is_a_plain_link_or_none(url: str) -> None:
     safe = link(url)
     assert safe is None or re.fullmatch(r"https?://[\w.-]+(:\d+)?[/?#][!-;=?-{}~]*", safe, re.ASCII)
+
+
+RETRY: Final = "https://sandbox.slack.com/archives/C0STUDIO/p1772442000000100"
+
+
+def job(state: State, **changes: Any) -> Job:  # noqa: ANN401 - a job's own fields
+    return replace(JOB, state=state, **changes)
+
+
+def rendering(progress: str = "", **changes: Any) -> Job:  # noqa: ANN401 - likewise
+    facts = {"generation_progress": progress} if progress else {}
+    snapshot = Snapshot("v1", "generating", Verdict.GOING, facts=facts)
+    usual = timedelta(minutes=2, seconds=10)
+    return replace(
+        job(State.RUNNING, snapshot=snapshot, started_at=NINE, typical_duration=usual), **changes
+    )
+
+
+def failed_job(failure: Failure, reason: str = "", **changes: Any) -> Job:  # noqa: ANN401 - likewise
+    return job(State.FAILED, failure=failure, reason=reason, ended_at=NINE, **changes)
+
+
+def deleted(reason: str) -> Job:
+    gone = Snapshot("v1", "deleted", Verdict.FAILED, reason)
+    return failed_job(Failure.SERVICE_FAILED, reason, snapshot=gone, remote_id="v1")
+
+
+WELL: Final = job(State.SUCCEEDED, remote_id="v1", snapshot=READY, ended_at=NINE)
+TRAINED_JOB: Final = replace(
+    TRAINING, state=State.SUCCEEDED, remote_id="r1", snapshot=TRAINED, ended_at=NINE
+)
+BAD_FOOTAGE: Final = replace(
+    TRAINING,
+    state=State.FAILED,
+    failure=Failure.SERVICE_FAILED,
+    reason="The file could not be downloaded.",
+)
+
+CARDS: Final[dict[str, Job]] = {
+    "new": job(State.QUEUED),
+    "out of reach": job(State.QUEUED, failures=3),
+    "no credit": job(State.QUEUED, held_by=Failure.OUT_OF_CREDIT, held_until=NINE),
+    "unclear": job(State.UNCONFIRMED),
+    "running": rendering(),
+    "the first of its kind": rendering(typical_duration=None),
+    "with progress": rendering("40/100"),
+    "not readable now": rendering(failures=3),
+    "waiting for its replica": rendering(waits_for="r1", late=True),
+    "late": rendering(late=True),
+    "slower than 9 of 10": rendering(slow=True, slow_after=timedelta(minutes=4)),
+    "overdue": rendering(state=State.OVERDUE),
+    "ready": WELL,
+    "ready without a link": replace(WELL, snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED)),
+    "ready twice": replace(WELL, orphaned_ids=("v0",)),
+    "failed": failed_job(Failure.SERVICE_FAILED, "The replica is <shy>."),
+    "failed without a reason": failed_job(Failure.SERVICE_FAILED, " \n"),
+    "refused": failed_job(Failure.REFUSED, "Script too long"),
+    "refused without a reason": failed_job(
+        Failure.REFUSED, "The video service answered 400 without saying why."
+    ),
+    "key rejected": failed_job(Failure.KEY_REJECTED),
+    "never sent": failed_job(Failure.UNREACHABLE, "The video service can't be reached."),
+    "gone": failed_job(Failure.NOT_FOUND, "Invalid video_id"),
+    "never finished": failed_job(Failure.TIMED_OUT, remote_id="v1"),
+    "cancelled": failed_job(Failure.CANCELLED),
+    "not answered": failed_job(Failure.UNANSWERED),
+    "stopped": failed_job(Failure.STOPPED, remote_id="v1"),
+    "stopped by an admin": failed_job(Failure.STOPPED_BY_ADMIN, remote_id="v1"),
+    "deleted": deleted("The video was deleted"),
+    "deleted for a reason": deleted("Deleted by an editor because of its music"),
+    "erased": failed_job(Failure.SERVICE_FAILED, erased=True, params={"replica_id": "r1"}),
+}
+TRAININGS: Final[dict[str, Job]] = {
+    "the first training": replace(TRAINING, state=State.RUNNING, started_at=NINE),
+    "with progress": replace(in_training("1/4"), typical_duration=timedelta(hours=3)),
+    "ready": TRAINED_JOB,
+    "failed": BAD_FOOTAGE,
+}
+REPLIES: Final[dict[str, Job]] = {
+    "ready": WELL,
+    "ready without a link": CARDS["ready without a link"],
+    "failed": failed_job(Failure.SERVICE_FAILED, "Too dark."),
+    "no credit": failed_job(Failure.OUT_OF_CREDIT, "No credit"),
+    "refused at the second try": failed_job(Failure.REFUSED, "No", attempts=2, asked_at=NINE),
+    "never finished": failed_job(Failure.TIMED_OUT, remote_id="v1"),
+    "cancelled": failed_job(Failure.CANCELLED),
+    "deleted": deleted("The video was deleted"),
+    "stopped": failed_job(Failure.STOPPED, remote_id="v1"),
+    "stopped by an admin": failed_job(Failure.STOPPED_BY_ADMIN, remote_id="v1"),
+    "trained": TRAINED_JOB,
+}
+
+
+def labels(message: Message) -> list[str]:
+    return list(buttons(message))
+
+
+def test_an_erased_job_cannot_be_retried(subtests: pytest.Subtests) -> None:
+    for failure in Failure:
+        with subtests.test(failure=failure):
+            of = failed_job(failure, erased=True, params={})
+            for message in (card(of, PRESENTER), reply(of, PRESENTER)):
+                assert "Edit and retry" not in labels(message)
+
+
+def test_words_of_the_service_are_shown_letter_for_letter() -> None:
+    of = failed_job(Failure.SERVICE_FAILED, "*No* `way` <!channel>")
+    texts = [each["text"] for each in objects(card(of, PRESENTER).blocks) if "text" in each]
+    assert "“*No* `way` <!channel>”" in texts
+
+
+HOW_QUESTIONS_END = set(Settlement) - {Settlement.APPROVED, Settlement.DECLINED}
+OWED = Delivery(1, "7", Role.QUESTION, DeliveryState.PENDING, "C1", None, None, 1, 0, None, 0)
+ASKED = replace(JOB, state=State.UNCONFIRMED, asked=1, attempts=2)
+
+
+def pings(message: Message) -> set[str]:
+    return set(mrkdwn.pings(message.text, list(message.blocks)))
+
+
+def test_without_callbacks_the_first_question_is_for_the_admins_who_can_see_it() -> None:
+    def asked(owed: Delivery, job: Job, *admins: str) -> Message:
+        return question(owed, job, PRESENTER, admins, admins_first=True)
+
+    first = asked(OWED, ASKED, BEN, "U1")
+    assert first.text.startswith(f"<@{BEN}> and <@U1> *Did this video")
+    assert pings(first) == {"U1", BEN}
+    assert "The person who asked can answer too." in first.text
+    again = asked(OWED, replace(ASKED, asked=2), BEN)
+    assert pings(again) == {ANA, BEN}
+    for other in (
+        asked(OWED, ASKED),
+        asked(OWED, ASKED, ANA, BEN),
+        asked(replace(OWED, channel="D1"), ASKED, BEN),
+        asked(replace(OWED, channel=ANA, direct=True), ASKED, BEN),
+    ):
+        assert other.text.startswith(f"<@{ANA}> *Did this video")
+
+
+@many
+@given(job=JOBS, settled_as=st.none() | st.sampled_from(Settlement), direct=st.booleans())
+def test_slack_accepts_any_question(
+    job: Job, settled_as: Settlement | None, *, direct: bool
+) -> None:
+    admins = [f"U{number:010}" for number in range(80)]
+    asked = replace(OWED, settled_as=settled_as, direct=direct)
+    message = question(asked, job, PRESENTERS[job.kind], admins)
+    assert validate_message(message.text, list(message.blocks)) == []
+    assert pings(message) <= {*admins, job.user}
+    if settled_as is None:
+        assert pings(message) == {*admins, job.user}
+    assert all(each["text"] for each in objects(message.blocks) if "text" in each)
+
+
+@many
+@given(
+    jobs=st.lists(JOBS, min_size=2, max_size=MAX_LISTED + 9),
+    settled_as=st.none() | st.sampled_from(sorted(HOW_QUESTIONS_END)),
+    direct=st.booleans(),
+)
+def test_slack_accepts_any_list(
+    jobs: list[Job], settled_as: Settlement | None, *, direct: bool
+) -> None:
+    admins = [f"U{number:010}" for number in range(80)]
+    owed = replace(OWED, direct=direct)
+    asked = [(replace(owed, settled_as=settled_as), each) for each in jobs]
+    asked[0] = (owed, jobs[0])
+    message = question_list(owed, jobs[0], asked, PRESENTERS, admins)
+    assert validate_message(message.text, list(message.blocks)) == []
+    assert pings(message) == {*admins, jobs[0].user}
+    assert all(each["text"] for each in objects(message.blocks) if "text" in each)
+
+
+def test_a_list_is_a_question_again_where_the_other_kinds_are_no_longer_supported() -> None:
+    other = replace(ASKED, id="8", kind="gone")
+    message = compose(OWED, ASKED, PRESENTERS, listed=[(OWED, other)])
+    assert message == compose(OWED, ASKED, PRESENTERS)
+
+
+def test_a_request_that_was_asked_about_before_is_listed_once() -> None:
+    other = replace(ASKED, id="8")
+    settled = replace(OWED, settled_as=Settlement.CREATED_AGAIN)
+    message = compose(settled, ASKED, PRESENTERS, listed=[(OWED, other), (OWED, ASKED)])
+    assert "*Did these 2 videos get made?*" in message.text
+    assert "again." not in message.text.split("Please")[0]

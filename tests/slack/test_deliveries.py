@@ -8,6 +8,7 @@ import pytest
 from bot.timings import Timings
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.scenarios import CallbackPlan
+from sandbox.slack import Call
 from sandbox.slack_objects import Message
 from tests.modes import on_both_engines
 from tests.world import REPLICA, World
@@ -381,3 +382,65 @@ async def test_an_edit_that_slack_does_late_does_not_undo_the_next_one(world: Wo
     await world.advance(minutes=5)
     [card] = world.slack.messages("studio")
     assert "Ready" in card.text
+
+
+JOBS = 40
+
+
+async def _requests(paced: World, channel: str = "studio", script: str = "Hello.") -> None:
+    form = await paced.open_form(paced.ana, channel=channel)
+    await form.submit({"replica_id": REPLICA, "script": script})
+    assert not form.is_open, form.errors
+
+
+async def _requests_many(paced: World) -> None:
+    """Request videos, none of which is ready before all of them are requested."""
+    for number in range(JOBS):
+        await _requests(paced, script=f"Number {number}.")
+    await paced.settle()
+
+
+def _refused(calls: list[Call]) -> list[Call]:
+    return [call for call in calls if not call.ok]
+
+
+@pytest.fixture
+def paced(paced: World) -> World:
+    paced.slack.rate_limits = True
+    return paced
+
+
+async def test_after_a_refusal_posts_follow_one_at_a_time_and_in_order(paced: World) -> None:
+    await _requests_many(paced)
+    first = len(_refused(paced.calls("chat.postMessage")))
+
+    await paced.advance(minutes=10)
+
+    calls = paced.calls("chat.postMessage")
+    assert len(paced.posts()) == 2 * JOBS
+    assert first <= 8, "only a few posts are made at once into one channel"
+    assert len(_refused(calls)) * 10 < len(paced.posts())
+    texts = [message.text for message in paced.slack.messages("studio")]
+    late = [text.partition("Number ")[2].partition(".")[0] for text in texts][8:]
+    assert late == sorted(late, key=int)
+
+
+async def test_a_held_back_edit_holds_back_all_edits_and_no_post(paced: World) -> None:
+    limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"})
+    paced.slack.faults.next("chat.update", limit)
+    paced.creates_slowly()
+    await _requests(paced)
+    await paced.advance(seconds=2)
+    assert len(paced.calls("chat.update")) == 1
+
+    paced.creates_slowly()
+    await _requests(paced, "lobby")
+    await paced.advance(seconds=29)
+    assert len(paced.calls("chat.update")) == 1, "the other channel's card waits too"
+    assert len(paced.slack.messages("lobby")) == 1
+
+    await paced.advance(seconds=1.1)
+    assert len(paced.calls("chat.update")) == 2, "one call shows whether the limit is over"
+    await paced.advance(minutes=5)
+    assert "Ready" in paced.slack.messages("studio")[0].text
+    assert "Ready" in paced.slack.messages("lobby")[0].text

@@ -21,9 +21,8 @@ from bot.store.database import Query, Row, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import engine
 from bot.store.postgres.engine import PostgresDatabase, find_blocker, migrate
-from tests.store.test_locked_database import Admin
+from tests.store.test_locked_database import Admin, pooled_by_transaction
 from tests.store.test_migrations import next_migrations, run
-from tests.store.test_postgres_wakes import pooled_by_transaction
 from tests.store.test_store import NOW, TIMINGS, submit
 
 COPIES = 2

@@ -1,6 +1,10 @@
 """What happens in Slack after a backup is not done a second time once that is restored."""
 
+import asyncio
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -11,9 +15,11 @@ from sandbox.slack_objects import Message
 from tests.journeys.test_transcript_file import COMPLETE, GET_URL, asks, shared
 from tests.modes import on_sqlite_alone
 from tests.ops.test_backup import restore
+from tests.ops.test_command_line import bot
+from tests.postgres import database_url, empty_database_url
+from tests.postgres_server import installed
+from tests.processes_of_commands import ROOT
 from tests.world import REPLICA, World, buttons_of
-
-pytestmark = on_sqlite_alone
 
 _LIMITED = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
 
@@ -34,6 +40,7 @@ def labels(message: Message) -> list[str]:
     return [each["text"]["text"] for each in buttons_of(message.blocks)]
 
 
+@on_sqlite_alone
 async def test_what_was_posted_after_a_backup_is_found_and_not_posted_again(
     quiet_world: World, tmp_path: Path
 ) -> None:
@@ -61,6 +68,7 @@ async def test_what_was_posted_after_a_backup_is_found_and_not_posted_again(
             assert shared(world) == [file]
 
 
+@on_sqlite_alone
 async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
     quiet_world: World, tmp_path: Path
 ) -> None:
@@ -87,6 +95,7 @@ async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
         assert "Cancelled" in world.now(card).text
 
 
+@on_sqlite_alone
 @pytest.mark.parametrize("step", ["mark", "share"])
 async def test_a_file_that_may_be_shared_since_the_backup_is_not_shared_twice(
     step: str, quiet_world: World, tmp_path: Path
@@ -108,3 +117,73 @@ async def test_a_file_that_may_be_shared_since_the_backup_is_not_shared_twice(
         assert texts(world) == before
         assert shared(world) == [file]
         assert "The rest is under *Details*" in before[-2]
+
+
+_ADDRESS: Final = "postgresql://bot:PASSWORD@db.example.com/"
+_SHELL: Final = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def databases() -> Iterator[tuple[str, str]]:
+    """Return the URLs of a database with tables and of one without."""
+    with database_url() as used, empty_database_url() as empty:
+        yield used, empty
+
+
+def documented() -> list[str]:
+    """Return the commands that docs/postgresql.md has for a backup and for restoring it."""
+    text = (ROOT / "docs/postgresql.md").read_text().partition("## Back up and restore")[2]
+    return _SHELL.findall(text)
+
+
+async def shell(script: str, folder: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        *("-e", "-c", script),
+        env={"PATH": f"{installed() / 'bin'}:/usr/bin:/bin"},
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed
+
+
+async def test_what_was_created_after_a_dump_is_not_created_again_once_it_is_restored(
+    databases: tuple[str, str], quiet_world: World, tmp_path: Path
+) -> None:
+    world = quiet_world
+    world.postgres_url, empty = databases
+    world.service.callback_plan = CallbackPlan(times=0)
+    (tmp_path / "bot").symlink_to(ROOT / "bot")
+    dump, restore = documented()
+    async with world.running_bot():
+        await world.request_video(world.ana, {"script": "Ended before."})
+        await world.advance(minutes=10)
+        running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
+        world.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
+        card = await world.request_video(world.ana, {"script": "Waits to be created."})
+        await shell(dump.replace(f"{_ADDRESS}new", world.postgres_url), tmp_path)
+        await world.advance(minutes=10)
+        before = [each.text for each in world.posts()]
+    made = len(world.requests_for("create_video"))
+    assert made == 4, "one was refused, three are made"
+
+    await shell(restore.replace(f"{_ADDRESS}restored", empty), tmp_path)
+    world.postgres_url = empty
+    async with world.running_bot():
+        await world.settle()
+        await world.advance(hours=2)
+        assert len(world.requests_for("create_video")) == made, "nobody pays twice"
+        assert "Ready" in world.now(running).text
+        assert len(world.replies(running)) == 1
+        # Only a person can say what the service has made of it, as after a lost answer.
+        assert "Needs an answer" in world.now(card).text
+        assert len(world.posts()) == len(before) + 1, "the question is new"
+
+
+async def test_the_command_for_a_backup_names_pg_dump(tmp_path: Path) -> None:
+    environ = {"DATABASE_URL": "postgresql://bot:secret@127.0.0.1:1/bot"}
+    refused = await bot("backup", "backup.db", environ=environ, folder=tmp_path)
+    assert (refused.code, refused.out) == (1, "")
+    assert "backed up with pg_dump" in refused.err
