@@ -19,8 +19,7 @@ from sandbox.driver import Person
 from sandbox.http import Server
 from sandbox.scenarios import Pace
 from sandbox.video_service import Operation
-from tests.disk import Disk
-from tests.postgres_disk import PostgresDisk
+from tests.disk import Disk, PostgresDisk
 from tests.world import REPLICA, World
 
 Phase = Literal["before", "after"]

@@ -4,20 +4,21 @@
 the forms as a sandbox Slack got them. What has no renderer is collected from the source.
 """
 
+import ast
 import asyncio
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from bot.model import Failure, Settlement, State
+from bot.model import Approval, Failure, Role, Settlement, State
 from bot.slack.features.forms import offer
 from bot.slack.features.help import replica_help, short_help, video_help
-from bot.slack.features.home import limits_form
+from bot.slack.features.home import Group, limits_form
 from bot.slack.features.jobs import details, found_jobs, listed, not_theirs, status_message
 from bot.slack.features.replica import listed_replicas
 from bot.slack.features.video import FIND_HELP, script_button
@@ -26,14 +27,27 @@ from bot.slack.views import card as bot_cards
 from bot.slack.views.blocks import Json, Message
 from bot.slack.views.buttons import replica_row
 from bot.slack.views.card import FILE_COMMENT, file_name
-from bot.slack.views.home import HomeContent, home_view, spending_modal
+from bot.slack.views.home import AdminContent, Health, HomeContent, home_view, spending_modal
 from bot.slack.views.limits import limit_sentence, resets_in_form
-from bot.slack.views.question import made_with, question, question_list
-from bot.store import LIMITS, KnownReplica, Left
+from bot.slack.views.question import (
+    approval_request,
+    made_with,
+    notice_of_day,
+    question,
+    question_list,
+    training_notice,
+)
+from bot.store import (
+    LIMITS,
+    KnownReplica,
+    Left,
+    LimitChange,
+    Limits,
+    LimitsInForce,
+    MonthSpending,
+    PersonSpending,
+)
 from sandbox.block_kit import objects
-from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
-from tests.approval_messages import approval_messages
-from tests.sentences import literals, sources
 from tests.slack import test_cards as cards
 from tests.slack.test_cards import (
     ANA,
@@ -431,3 +445,218 @@ async def page() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(asyncio.run(page()), encoding="utf-8")
+
+
+BOT: Final = Path(__file__).parent.parent / "bot"
+
+_MISTAKES: Final = "Mistakes in forms"
+_PRIVATE: Final = "Private answers"
+_SERVICE: Final = "Reasons, where the video service gave none"
+#: Modules outside ``bot/slack`` whose sentences people see, and under which heading.
+_ELSEWHERE: Final = {
+    "kinds/video.py": _MISTAKES,
+    "kinds/replica.py": _MISTAKES,
+    "links.py": _MISTAKES,
+    "service/client.py": _SERVICE,
+    "service/errors.py": _SERVICE,
+    "service/gate.py": _SERVICE,
+}
+_HEADINGS: Final = {
+    "features/video.py": _MISTAKES,
+    "features/replica.py": _MISTAKES,
+    "features/forms.py": _MISTAKES,
+    "access.py": "Who may ask, and where I post",
+    "views/kinds.py": "States, and what a failed training usually means",
+    "views/card.py": "Further parts of messages",
+}
+#: In ``bot/slack``: they are about Slack's API, and their words are for the log or a terminal.
+_FOR_THE_LOG: Final = {
+    "client.py",
+    "errors.py",
+    "installation.py",
+    "outbox/__init__.py",
+    "outbox/files.py",
+    "outbox/messenger.py",
+    "socket_mode.py",
+    "views/blocks.py",
+}
+_NOT_SHOWN: Final = {"compile", "Unreadable", "debug", "info", "warning", "error", "exception"}
+_NO_WORDS: Final = {
+    *("Bearer {}", "a row cannot be read", "not stored for certain", "not stored", "at 0"),
+    # For the log.
+    *("is VIDEO_API_URL right, and reachable from here?", "is VIDEO_API_KEY right?"),
+    "top up its account",
+    *("it answered {}", "the connection was refused", "its name cannot be resolved (DNS)"),
+    "its TLS certificate is not accepted, or it does not speak TLS",
+    "the connection broke, or the answer could not be read",
+}
+_WORDS: Final = re.compile(r"[A-Za-z']{2,}[,:;]? [\w“(`*{]|\A[A-Z].*[.?…]\Z", re.DOTALL)
+_CODE: Final = re.compile(r"\\|\(\?|[a-z]_[a-z]|\.\*|\|[a-z(]")
+
+
+def literals(source: str) -> list[str]:
+    """Return the texts of a module that people may see; ``{}`` stands for what is filled in."""
+    tree = ast.parse(source)
+    hidden: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            hidden.add(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            hidden.update(node.values)
+        elif isinstance(node, ast.Call) and _called(node) in _NOT_SHOWN:
+            hidden.update(ast.walk(node))
+    constants = {
+        node.target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    found = [
+        (node.lineno, node.col_offset, _text(node, constants))
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and node not in hidden
+    ]
+    texts = (text for *_, text in sorted(found))
+    shown = (text for text in texts if _WORDS.search(text) and not _CODE.search(text))
+    return [text for text in shown if text not in _NO_WORDS]
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _text(node: ast.Constant | ast.JoinedStr, constants: Mapping[str, object]) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "".join(_part(each, constants) for each in node.values)
+
+
+def _part(part: ast.expr, constants: Mapping[str, object]) -> str:
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    assert isinstance(part, ast.FormattedValue)
+    code = ast.unparse(part.value)
+    if isinstance(known := constants.get(code), str):
+        return known
+    return next(
+        (f"{{{name}}}" for name in ("noun", "command") if re.search(rf"\b{name}\b", code)), "{}"
+    )
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Yield the heading and the text of each module whose words people see."""
+    for path in sorted((BOT / "slack").rglob("*.py")):
+        name = str(path.relative_to(BOT / "slack"))
+        if name not in _FOR_THE_LOG:
+            yield _HEADINGS.get(name, _PRIVATE), path.read_text(encoding="utf-8")
+    yield _PRIVATE, str([limit.words for limit in LIMITS.values()])
+    for name, heading in _ELSEWHERE.items():
+        yield heading, (BOT / name).read_text(encoding="utf-8")
+
+
+_HEALTH: Final = Health(
+    used=12,
+    limit=500,
+    unsent=0,
+    key_refused=False,
+    next_try=None,
+    slowed_down=False,
+)
+_SETTINGS: Final = Limits(
+    max_open_per_user=20, max_per_user_per_day=100, max_per_day=500, max_script=3000
+)
+_CHANGES: Final = {
+    "MAX_PER_USER_PER_MONTH": LimitChange("MAX_PER_USER_PER_MONTH", "30", ANA, NINE),
+    "TRAINING_USERS": LimitChange("TRAINING_USERS", f"{ANA},{BEN}", BEN, NINE),
+}
+_SPENDERS: Final = (
+    PersonSpending(ANA, 3, 1, timedelta(minutes=4)),
+    PersonSpending(BEN, 1, 0, timedelta(seconds=40)),
+)
+GROUPS: Final = (Group(id="S0MARKETING", name="Marketing", handle="marketing"),)
+ADMIN: Final = AdminContent(
+    health=_HEALTH,
+    spending=MonthSpending(NINE, _SPENDERS),
+    in_force=LimitsInForce(
+        replace(_SETTINGS, max_per_user_per_month=30, training_users=frozenset({ANA, BEN})),
+        _SETTINGS,
+        _CHANGES,
+    ),
+    past=(
+        *_CHANGES.values(),
+        LimitChange("MAX_SCRIPT", "3000", BEN, NINE, before="1000"),
+    ),
+    media_hosts="stream.example.com",
+)
+IN_TROUBLE: Final = AdminContent(
+    health=replace(
+        _HEALTH,
+        unsent=3,
+        key_refused=True,
+        next_try=NINE,
+        slowed_down=True,
+        to_approve=2,
+    ),
+    spending=MonthSpending(NINE),
+    in_force=LimitsInForce(_SETTINGS, _SETTINGS, {}),
+)
+DOWN: Final = replace(IN_TROUBLE, health=replace(_HEALTH, down_since=NINE, waiting=12))
+
+
+def approval_messages() -> Iterator[tuple[str, Message]]:
+    """Yield a request that waits for approval: its card, what approvers see, and how it ends."""
+    asked = Approval(asked=("C1",), until=NINE)
+    waiting = cards.job(State.WAITING_FOR_APPROVAL, approval=asked)
+    yield "The card", card(waiting, PRESENTER)
+    directly = replace(waiting, approval=replace(asked, asked=(BEN,)))
+    yield "The card, asked directly", card(directly, PRESENTER)
+    unnamed = bot_cards.card(directly, PRESENTER, names={ANA: NAMES[ANA]})
+    yield "Without names", unnamed
+    many = replace(waiting, approval=replace(asked, asked=(BEN, "U1", "U2")))
+    yield "With many approvers", card(many, PRESENTER)
+    nobody = replace(waiting, approval=replace(asked, asked=()))
+    unreached = card(nobody, PRESENTER, approvers=[BEN])
+    yield "Nothing could be sent", unreached
+    yield "No approver is left", card(nobody, PRESENTER)
+    owed = replace(OWED, role=Role.APPROVAL, number=0)
+    request = approval_request(owed, waiting, PRESENTER, [BEN], replica="Anna")
+    yield "For approvers", request
+    again = replace(waiting, attempts=1)
+    yield (
+        "Create again, for approvers",
+        approval_request(owed, again, PRESENTER, [BEN], replica="Anna"),
+    )
+    yield "Create again, on the card", card(again, PRESENTER)
+    copied = approval_request(owed, replace(waiting, copied=True), PRESENTER, [BEN])
+    yield "After a backup was restored", copied
+    decided = replace(asked, decided_by=BEN, decided_at=NINE)
+    over = {}
+    for settlement, failure in (
+        (Settlement.APPROVED, None),
+        (Settlement.DECLINED, Failure.DECLINED),
+        (Settlement.CANCELLED, Failure.WITHDRAWN),
+        (Settlement.UNANSWERED, Failure.NOT_APPROVED),
+        (Settlement.TURNED_UP, None),
+    ):
+        reason = "Please shorten it." if failure is Failure.DECLINED else ""
+        settled = replace(owed, settled_as=settlement, settled_by=BEN)
+        by_nobody = settlement is Settlement.UNANSWERED
+        ended = replace(waiting, approval=asked if by_nobody else decided, reason=reason)
+        name = settlement.value.capitalize().replace("_", " ")
+        yield f"{name}, for approvers", approval_request(settled, ended, PRESENTER)
+        if failure is not None:
+            over[name] = replace(ended, state=State.FAILED, failure=failure)
+    for name, ended in over.items():
+        yield f"{name}, on the card", card(ended, PRESENTER)
+    for name, ended in over.items():
+        yield f"{name}, in the closing reply", reply(ended, PRESENTER)
+    of_owner = replace(directly, user=ANA, owner=BEN, asks_owner=True)
+    notice = approval_request(
+        replace(owed, direct=True, addressee=BEN), of_owner, PRESENTER, replica="Anna"
+    )
+    yield "For an owner", notice
+    made = notice_of_day([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS)
+    yield "For an owner, once a day", made
+    yield "For the person in the footage", training_notice(cards.rendering(), "Ben, office")
+    yield "Approved, on the card", card(replace(cards.WELL, approval=decided), PRESENTER)

@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.approvals import Approvals
 from tests.chaos.databases import PostgresServer, RunDatabase, SQLiteFile
 from tests.chaos.environment import Environment
 from tests.chaos.plan import draw_plan
 from tests.chaos.results import all_done, results_of
 from tests.chaos.rows import Result
-from tests.chaos.users import Users
-from tests.usage import usage_differences_in
+from tests.chaos.users import Approvals, Users
+from tests.databases import usage_differences_in
 
 # For all jobs to end once the faults have stopped.
 _FINISH_TIMEOUT_S: Final = 90.0

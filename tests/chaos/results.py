@@ -9,10 +9,9 @@ from typing import Final
 from sandbox.block_kit import Json
 from sandbox.slack_objects import Message
 from sandbox.video_service import CREATES
-from tests.chaos.approvals import Approvals
 from tests.chaos.environment import Environment
 from tests.chaos.rows import Result, copies_rows, socket_rows
-from tests.chaos.users import UserRequest, Users, is_open, tag_in, tags_in
+from tests.chaos.users import Approvals, UserRequest, Users, is_open, tag_in, tags_in
 from tests.crash import role_of
 from tests.leaks import secrets_found
 from tests.world import delivery_of

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.chaos.environment import Environment
-from tests.chaos.timings import TIMINGS
+from tests.chaos.environment import TIMINGS, Environment
 
 _LEASE_MS: Final = round(TIMINGS.lease.total_seconds() * 1000)
 

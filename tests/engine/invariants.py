@@ -20,8 +20,8 @@ from sandbox.faults import LateCommit
 from sandbox.slack import FILE_CONTENT, Call, SandboxSlack
 from sandbox.slack_objects import Event, Message
 from tests.crash import CrashingWorld, delivery_key, role_of
+from tests.databases import usage_differences
 from tests.disk import Rows
-from tests.usage import usage_differences
 from tests.world import number_of
 
 _CREATES: Final = {"create_video": "video", "create_replica": "replica"}

@@ -42,8 +42,8 @@ from bot.slack.views.kinds import state_word
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
 from tests import messages
+from tests.messages import literals, sources
 from tests.planted import load_bugs
-from tests.sentences import literals, sources
 from tests.world import REPLICA, World
 
 KINDS = {feature.kind.name: feature.kind for feature in FEATURES}

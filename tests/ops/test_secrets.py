@@ -14,8 +14,7 @@ from bot.store.migrate import steps
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
-from tests.leaks import COLUMNS
-from tests.marks import MarkType
+from tests.leaks import COLUMNS, MarkType
 from tests.world import REPLICA, World
 
 SIGNED = "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2b1"

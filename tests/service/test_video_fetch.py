@@ -31,9 +31,8 @@ from tests.journeys.test_video_in_thread import (
     one_video,
     only_the_link,
 )
-from tests.proxy import Proxy
 from tests.slack.test_socket_mode import QUICK, logged
-from tests.tcp import listening
+from tests.tcp import Proxy, listening
 from tests.world import World
 
 

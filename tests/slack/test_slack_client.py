@@ -24,7 +24,7 @@ from tests.invalid_input import command
 from tests.journeys.test_approval import requests, settings
 from tests.modes import on_sqlite_alone
 from tests.processes_of_commands import started
-from tests.proxy import Proxy
+from tests.tcp import Proxy
 from tests.world import World
 
 MIB = 1024 * 1024

@@ -18,7 +18,7 @@ from sandbox.faults import CannedResponse, Drip, Hang, Reset
 from sandbox.socket_mode import OPEN
 from tests.invalid_input import command
 from tests.modes import in_both_modes
-from tests.proxy import Proxy
+from tests.tcp import Proxy
 from tests.world import REPLICA, World
 
 

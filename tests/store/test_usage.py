@@ -9,9 +9,9 @@ from bot.store.database import Query
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
+from tests.databases import usage_differences_in
 from tests.journeys.test_limits import BUSY, VALUES
 from tests.modes import on_both_engines, on_sqlite_alone
-from tests.usage import usage_differences_in
 from tests.world import World, number_of
 
 AGAIN: Final = "Create again"
