@@ -443,10 +443,6 @@ async def page() -> str:
     return f"{text}\n"
 
 
-if __name__ == "__main__":
-    PAGE.write_text(asyncio.run(page()), encoding="utf-8")
-
-
 BOT: Final = Path(__file__).parent.parent / "bot"
 
 _MISTAKES: Final = "Mistakes in forms"
@@ -660,3 +656,7 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
     yield "For an owner, once a day", made
     yield "For the person in the footage", training_notice(cards.rendering(), "Ben, office")
     yield "Approved, on the card", card(replace(cards.WELL, approval=decided), PRESENTER)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(asyncio.run(page()), encoding="utf-8")

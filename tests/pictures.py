@@ -230,10 +230,6 @@ async def _moves(folder: Path, browser: Browser) -> None:
         (FOLDER / "moving.webp").write_bytes(film.file())
 
 
-if __name__ == "__main__":
-    asyncio.run(make())
-
-
 # The canvas of the file is animated; no frame has an alpha channel.
 _ANIMATED: Final = 0b10
 # A frame replaces what lies under it, and stays for the next one.
@@ -288,3 +284,7 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 def _uint24(number: int) -> bytes:
     return number.to_bytes(3, "little")
+
+
+if __name__ == "__main__":
+    asyncio.run(make())

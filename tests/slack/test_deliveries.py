@@ -405,9 +405,9 @@ def _refused(calls: list[Call]) -> list[Call]:
 
 
 @pytest.fixture
-def paced(paced: World) -> World:
-    paced.slack.rate_limits = True
-    return paced
+def paced(world: World) -> World:
+    world.slack.rate_limits = True
+    return world
 
 
 async def test_after_a_refusal_posts_follow_one_at_a_time_and_in_order(paced: World) -> None:
