@@ -8,7 +8,6 @@ from typing import Final
 
 from bot.metrics import Metrics
 from bot.model import ApprovalPolicy
-from bot.store.attempts import AddedCandidate
 from bot.store.database import (
     ANY,
     Alarm,
@@ -25,9 +24,9 @@ from bot.store.database import (
 from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing, covering
 from bot.store.due import Claimed, UnreadableRows, soonest, try_again
 from bot.store.engines import open_database
-from bot.store.history import AlreadyRequested, Viewer
 from bot.store.installation import AnsweredMessages, Figures, Installations, count_waiting
-from bot.store.jobs import Jobs, NobodyToApprove, Submitted
+from bot.store.job_rows import AddedCandidate
+from bot.store.jobs import AlreadyRequested, Jobs, NobodyToApprove, Submitted, Viewer
 from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.usage import (

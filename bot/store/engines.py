@@ -14,7 +14,6 @@ from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.model import Job
 from bot.store import sqlite
-from bot.store.attempts import attempt_from
 from bot.store.database import (
     Database,
     DatabaseError,
@@ -29,7 +28,7 @@ from bot.store.database import (
 from bot.store.deliveries import delivery_from
 from bot.store.due import read_each
 from bot.store.installation import installation_from
-from bot.store.job_rows import job_from
+from bot.store.job_rows import attempt_from, job_from
 from bot.store.jobs import FINISHED_VIDEOS
 from bot.store.migrate import steps
 from bot.store.replicas import replica_from, revision_from

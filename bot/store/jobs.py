@@ -26,23 +26,6 @@ from bot.model import (
     State,
     notice_day,
 )
-from bot.store.attempts import (
-    BIND,
-    CANDIDATES,
-    CHARGED,
-    CLOSE,
-    DROP_CANDIDATE,
-    NO_OTHER_HAS_IT,
-    SET_CANDIDATE,
-    SET_CANDIDATE_OF_CALLBACK,
-    SET_CANDIDATE_OF_PERSON,
-    AddedCandidate,
-    add_attempt,
-    attempt_from,
-    can_adopt,
-    get_attempt,
-)
-from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
 from bot.store.database import (
     Database,
     Query,
@@ -79,20 +62,32 @@ from bot.store.due import (
     read_each,
     tell,
 )
-from bot.store.history import (
-    SAME,
-    AlreadyRequested,
-    TypicalDurations,
-    Viewer,
-    script_band,
-)
 from bot.store.job_rows import (
+    BIND,
+    CANDIDATES,
+    CHARGED,
+    CLOSE,
+    DELETE_AUDIT,
+    DROP_CANDIDATE,
+    ERASE_DETAILS,
+    NO_OTHER_HAS_IT,
+    SET_CANDIDATE,
+    SET_CANDIDATE_OF_CALLBACK,
+    SET_CANDIDATE_OF_PERSON,
+    AddedCandidate,
+    AuditAction,
+    add_attempt,
+    attempt_from,
+    can_adopt,
     changing_columns,
+    get_attempt,
     job_from,
     lock_job,
     lock_only,
+    record,
     snapshot_text,
 )
+from bot.store.memory import TypicalDurations, script_band
 from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
 from bot.store.usage import (
     OPEN_COLUMN,
@@ -260,6 +255,14 @@ _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
 _TURN: Final = timedelta(minutes=10)
 """A person's waiting jobs take their turns as if one were submitted in this time."""
+# The newest job with a fingerprint that has not failed and that a person may see, if it can be a
+# finished one.
+_SAME: Final = """
+    SELECT id FROM jobs
+    WHERE fingerprint = :fingerprint AND created_at > :since AND state <> 'failed'
+        AND (user_id = :user OR channel = :seen_in OR CAST(:sees_all AS BIGINT) = 1)
+    ORDER BY CASE WHEN state = 'succeeded' THEN 0 ELSE 1 END, created_at DESC LIMIT 1
+"""
 # All that a submission asks. An overdue job may stay open for weeks: it does not count as open. The
 # states are in one list: of two with an OR between them, SQLite takes the index of all jobs of the
 # person.
@@ -267,7 +270,7 @@ _FORM: Final = Query(
     f"""
     SELECT (SELECT id FROM jobs WHERE request_key = :key) AS submitted,
         (SELECT id FROM jobs WHERE retry_of = :retry_of) AS retry,
-        ({SAME}) AS same,
+        ({_SAME}) AS same,
         {OPEN_COLUMN},
         (SELECT max(turn_at) FROM jobs
             WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user) AS last_turn,
@@ -496,6 +499,28 @@ _RELEASE_WOKEN: Final = Query(
     RETURNING due_at
     """
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """What the person may see who asks: beside their own, what was posted there, or all."""
+
+    channel: str
+    """Where they asked: they see what was posted there."""
+    sees_all: bool
+    """Whether they are an admin."""
+
+
+class AlreadyRequested(Exception):
+    """The same was asked for a short while ago, and nothing was stored.
+
+    Attributes:
+        job: what was asked for.
+    """
+
+    def __init__(self, job: Job) -> None:
+        super().__init__("the same was asked for a short while ago")
+        self.job = job
 
 
 class NobodyToApprove(Exception):

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from bot.links import only_hosts
 from bot.model import Snapshot, Verdict
-from bot.store.audit import AuditAction, record
 from bot.store.database import (
     Database,
     Query,
@@ -24,7 +23,7 @@ from bot.store.database import (
 )
 from bot.store.deliveries import add_approvals, add_notice, edit_card, withdraw_notices
 from bot.store.due import UnreadableRows, number, optional_text, reading, text
-from bot.store.job_rows import job_from
+from bot.store.job_rows import AuditAction, job_from, record
 
 _T = TypeVar("_T")
 _NEVER: Final = -1

@@ -22,7 +22,6 @@ from bot.setting_values import (
     script_length,
     users_and_groups,
 )
-from bot.store.audit import LAST_LIMIT_CHANGES, AuditAction, record
 from bot.store.database import (
     Database,
     DatabaseError,
@@ -36,6 +35,7 @@ from bot.store.database import (
     to_ms,
 )
 from bot.store.due import UnreadableRows, number, reading, text
+from bot.store.job_rows import LAST_LIMIT_CHANGES, AuditAction, record
 
 _NO_LIMIT: Final = 1_000_000_000
 _EVERYBODY: Final = ""

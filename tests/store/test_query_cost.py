@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from bot.model import Request
 from bot.store import Limits, Store, Viewer
-from bot.store.attempts import _CAN_ADOPT, SET_CANDIDATE
-from bot.store.audit import LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Row, Transaction, Value
 from bot.store.deliveries import _ASKING, _FIRST, _LISTED
+from bot.store.job_rows import _CAN_ADOPT, LAST_LIMIT_CHANGES, SET_CANDIDATE
 from bot.store.jobs import _FORM, _IN_PUBLIC, _OF_HOME, _OF_USER
 from bot.store.postgres.engine import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase, migrate
