@@ -17,7 +17,6 @@ from bot.model import (
     ApprovalPolicy,
     Attempt,
     Delivery,
-    Durations,
     Failure,
     Job,
     Request,
@@ -535,17 +534,6 @@ class Submitted:
     new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a submission led to, and what it read that can be kept in memory."""
-
-    result: "Submitted | _NotStored"
-    limits: LimitsInForce
-    durations: Durations | None = None
-    used_before: Row | None = None
-    """The ``USED_COLUMNS`` before it was counted."""
-
-
 _NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached | NobodyToApprove
 
 
@@ -569,7 +557,7 @@ class Jobs(DueRows):
         self._limits = limits
         self._trainings = limits.settings.trainings
         self.approvals = approvals
-        self.durations = TypicalDurations(database)
+        self.durations = TypicalDurations()
 
     # ── Reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -773,6 +761,7 @@ class Jobs(DueRows):
 
         known = self._limits.known
         script = request.params.get("script")
+        usual = self.durations.get(request.kind, script)
         values: dict[str, Value] = {
             "key": request.key,
             "retry_of": request.retry_of,
@@ -784,16 +773,16 @@ class Jobs(DueRows):
             **periods(request.user, now),
         }
 
-        def work(tx: Transaction) -> _Answer:
+        def work(tx: Transaction) -> tuple[Submitted | _NotStored, LimitsInForce, Row]:
             lock_limits(tx)
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             [form] = tx.all(_FORM, **values)
             is_known = form["revision"] == known.revision
             limits = known if is_known else self._limits.read(tx)
             if found := _found_or_outside(tx, form, request, limits.limits, groups):
-                return _Answer(found, limits)
+                return found, limits, form
             if needs_approval and not approvers:
-                return _Answer(NobodyToApprove(), limits)
+                return NobodyToApprove(), limits, form
             owner = request.owner or form["face_owner"]
             owner = owner if owner != request.user else None
             asks_owner = owner is not None and form["face_asks"] == 1
@@ -801,8 +790,7 @@ class Jobs(DueRows):
             due_at = min(until, now + self._timings.max_wait) if asked else now
             # Nothing is refused after this.
             if reached := reached_limit(limits.limits, form, now, open_jobs=form["open_jobs"]):
-                return _Answer(reached, limits)
-            usual = self.durations.find(tx, request.kind, script)
+                return reached, limits, form
             count(tx, request, self._trainings, day_of(now), to_ms(now))
             job = Job(
                 id=new_id,
@@ -857,14 +845,13 @@ class Jobs(DueRows):
                 edit_messages(tx, retried["id"], to_ms(now))
                 tx.notify(Topic.HOMES, retried["user_id"])
             tx.notify(Topic.JOBS)
-            return _Answer(Submitted(job, new=True), limits, usual, used_before=form)
+            return Submitted(job, new=True), limits, form
 
-        answer = await self._database.run(work, serial=True)
-        self._limits.learn(answer.limits)
-        if answer.used_before is not None:
-            self.durations.learn(request.kind, script, answer.durations)
-            self._limits.learn_count(request.user, now, answer.used_before)
-        return _stored(answer.result)
+        result, limits, used_before = await self._database.run(work, serial=True)
+        self._limits.learn(limits)
+        if isinstance(result, Submitted) and result.new:
+            self._limits.learn_count(request.user, now, used_before)
+        return _stored(result)
 
     async def create_again(
         self,

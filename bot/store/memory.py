@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from bot.clock import Clock
 from bot.model import Durations
+from bot.setting_values import LONGEST_SCRIPT
 from bot.store.database import (
     Database,
     DatabaseError,
@@ -88,82 +89,69 @@ _ENOUGH: Final = 10
 _SHORT: Final = 250
 """Scripts with fewer characters are one band. Each further band ends at twice as many."""
 
-# A job about which a person was asked ended at some time before they answered.
-_DURATION: Final = "CASE WHEN asked_at IS NULL THEN ended_at - started_at END"
-# Each part has an index in its order: it reads no more rows than it returns.
-_RECENT: Final = Query(
-    f"""
-    SELECT * FROM (
-        SELECT {_DURATION} AS duration, 1 AS as_long FROM jobs
-        WHERE kind = :kind AND script_band = :band AND state = 'succeeded'
-        ORDER BY ended_at DESC LIMIT :limit
-    ) AS of_length
-    UNION ALL SELECT * FROM (
-        SELECT {_DURATION} AS duration, 0 AS as_long FROM jobs
-        WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
-    ) AS of_kind
-    """  # noqa: S608 - the expression is ours
-)
-
 
 def script_band(script: str | None) -> int | None:
     """Return the band of a script's length, counted from 0: under 250 characters, 500, 1,000."""
     return None if script is None else (len(script) // _SHORT).bit_length()
 
 
+_BANDS: Final = range((LONGEST_SCRIPT // _SHORT).bit_length() + 1)
+# Each part has an index in its order: it reads no more rows than it returns. A job about which a
+# person was asked ended at some time before they answered.
+_RECENT: Final = Query(
+    " UNION ALL ".join(
+        f"""SELECT * FROM (
+            SELECT CASE WHEN asked_at IS NULL THEN ended_at - started_at END AS duration,
+                {band} AS band
+            FROM jobs WHERE kind = :kind AND {condition} AND state = 'succeeded'
+            ORDER BY ended_at DESC LIMIT :limit
+        ) AS {name}"""  # noqa: S608 - our own text
+        for band, condition, name in (
+            (-1, "1 = 1", "of_kind"),
+            *((each, f"script_band = {each}", f"of_band_{each}") for each in _BANDS),
+        )
+    )
+)
+
+
 class TypicalDurations:
-    """How long recent jobs took with scripts as long, in memory for what was asked for once.
+    """How long recent jobs took with scripts as long, in memory.
 
     They are None where there are no such jobs.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._changed = database.event(Topic.MEMORY)
+    def __init__(self) -> None:
         self._known: dict[tuple[str, int | None], Durations | None] = {}
-        self._asked = set[tuple[str, int | None]]()
+        self._kinds: list[str] = []
 
     def follow(self, kinds: Iterable[str]) -> None:
-        """Have those of these kinds read from now on, for scripts of all lengths together."""
-        self._asked |= {(kind, None) for kind in kinds}
+        """Have those of these kinds read from now on."""
+        self._kinds = [*kinds]
 
     def get(self, kind: str, script: str | None) -> Durations | None:
-        """Return how long recent jobs of a kind took, for a script as long as this; None at first.
+        """Return how long recent jobs of a kind took, for a script as long as this.
 
-        ``script`` is None for a kind without one, and before there is one. The first time that a
-        length is asked for, the answer is that of all lengths.
+        ``script`` is None for a kind without one, and before there is one: then the answer is that
+        of all lengths, as it is where there are too few jobs with scripts as long.
         """
-        of_length: tuple[str, int | None] = (kind, script_band(script))
-        if of_length not in self._known:
-            self._asked.add(of_length)
-            self._changed.set()  # it is read soon
-            of_length = (kind, None)
-        return self._known.get(of_length)
-
-    def find(self, tx: Transaction, kind: str, script: str | None) -> Durations | None:
-        """Return the same, read in a transaction if it is not in memory.
-
-        Works that are committed together share it.
-        """
-        of_length = kind, script_band(script)
-        if of_length in self._known:
-            return self._known[of_length]
-        return tx.once((_RECENT, *of_length), lambda: _recent_durations(tx, *of_length))
-
-    def learn(self, kind: str, script: str | None, durations: Durations | None) -> None:
-        """Keep what was found in a transaction that is committed."""
-        self._known[kind, script_band(script)] = durations
+        return self._known.get((kind, script_band(script)))
 
     def refresh(self, tx: Transaction, _now: datetime) -> Callable[[], None]:
-        """Read those again that were asked for; see ``Memory``."""
-        found = {each: _recent_durations(tx, *each) for each in self._asked | self._known.keys()}
+        """Read those of the kinds that are followed; see ``Memory``."""
+        found: dict[tuple[str, int | None], Durations | None] = {}
+        for kind in self._kinds:
+            rows = tx.all(_RECENT, kind=kind, limit=_MAX_JOBS)
+            of_kind = [row["duration"] for row in rows if row["band"] == -1]
+            found[kind, None] = _durations(of_kind)
+            for band in _BANDS:
+                as_long = [row["duration"] for row in rows if row["band"] == band]
+                found[kind, band] = _durations(as_long if len(as_long) >= _ENOUGH else of_kind)
         return lambda: self._known.update(found)
 
 
-def _recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations | None:
-    rows = tx.all(_RECENT, kind=kind, band=band, limit=_MAX_JOBS)
-    as_long = [row for row in rows if row["as_long"]]
-    used = as_long if len(as_long) >= _ENOUGH else [row for row in rows if not row["as_long"]]
-    took = sorted(row["duration"] for row in used if row["duration"] is not None)
+def _durations(known: Sequence[int | None]) -> Durations | None:
+    """Return what recent jobs say, of which each took so many milliseconds, if that is known."""
+    took = sorted(each for each in known if each is not None)
     if not took:
         return None
     slow = took[ceil(0.9 * len(took)) - 1] if len(took) >= _ENOUGH else None

@@ -90,10 +90,6 @@ async def test_long_scripts_are_compared_with_long_ones_once_there_are_enough(wo
     await world.advance(minutes=13)
     assert "usually about 12 min" in world.now(await begin(world, LONG)).text
     assert "usually about 2 min" in world.now(await begin(world, SHORT)).text
-    # What nobody has asked for is not in memory yet.
-    for script in (LONG, SHORT):
-        await hint(world, world.ana, script)
-    await world.settle()
     assert "usually about 12 min to create" in await hint(world, world.ana, LONG)
     assert "usually about 2 min to create" in await hint(world, world.ana, SHORT)
 
