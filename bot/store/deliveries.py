@@ -11,7 +11,6 @@ from bot.store.database import (
     Database,
     Query,
     Row,
-    RowUnreadable,
     Topic,
     Transaction,
     from_ms,
@@ -24,6 +23,7 @@ from bot.store.database import (
 )
 from bot.store.due import (
     LOCKED,
+    SET_ASIDE,
     Claimed,
     DueRows,
     DueTable,
@@ -32,7 +32,6 @@ from bot.store.due import (
     number,
     optional_text,
     reading,
-    set_aside,
     soonest,
     tell,
     text,
@@ -504,7 +503,7 @@ class Deliveries(DueRows):
         """
         if not rows:
             return []
-        claimed = self._unreadable.read_or_set_aside(tx, delivery_from, rows)
+        claimed = self._unreadable.read_each(delivery_from, rows, claimed=tx)
         jobs = self._jobs(tx, {each.job_id for each in claimed})
         cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
         if missing := jobs.keys() - cards.keys():
@@ -532,7 +531,7 @@ class Deliveries(DueRows):
                     )
                 )
             else:
-                set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
+                tx.all(SET_ASIDE["deliveries"], id=each.id)
         # In the order of their claim: a post notifies a person, who waits most for the last one.
         outgoing.sort(
             key=lambda each: (

@@ -176,8 +176,8 @@ def tell(tx: Transaction, topic: Topic, due_at: int | None, now: int) -> None:
 _LOG: Final = logging.getLogger(__name__)
 _ID: Final = re.compile(r"[\w-]{1,64}", re.ASCII)
 
-# An id that is not UTF-8 is passed as bytes.
-_SET_ASIDE: Final = {
+# No worker claims it until the next start. An id that is not UTF-8 is passed as bytes.
+SET_ASIDE: Final = {
     table: Query(
         f"UPDATE {table} SET set_aside = 1, due_at = NULL, claimed = 0"  # noqa: S608 - our tables
         f" WHERE id = CAST(:id AS {kind})"
@@ -213,30 +213,25 @@ class UnreadableRows:
     def __init__(self) -> None:
         self._logged: set[str] = set()
 
-    def read_each(self, read: Callable[[Row], _T], rows: Iterable[Row]) -> list[_T]:
-        """Return the values of those rows that can be read; log the others."""
-        values, errors = read_each(read, rows)
-        self.report(errors)
-        return values
-
-    def read_or_set_aside(
-        self, tx: Transaction, read: Callable[[Row], _T], rows: Iterable[Row]
+    def read_each(
+        self, read: Callable[[Row], _T], rows: Iterable[Row], *, claimed: Transaction | None = None
     ) -> list[_T]:
-        """Do the same with claimed rows; no worker claims the others until the next start."""
-        values, errors = read_each(read, rows)
-        set_aside(tx, errors)
-        self.report(errors)
-        return values
+        """Return the values of those rows that can be read; log the others.
 
-    def report(self, errors: Iterable[RowUnreadable]) -> None:
-        """Log those that were not logged before."""
+        If they were ``claimed`` in that transaction, no worker claims the others until the next
+        start.
+        """
+        values, errors = read_each(read, rows)
         for error in errors:
+            if claimed is not None:
+                claimed.all(SET_ASIDE[error.table], id=error.key)
             if str(error) not in self._logged:
                 self._logged.add(str(error))
                 _LOG.error(
                     "a row cannot be read: it is left as it is",
                     extra={"table": error.table, "row": error.row},
                 )
+        return values
 
 
 def read_each(
@@ -250,12 +245,6 @@ def read_each(
         except RowUnreadable as error:
             errors.append(error)
     return values, errors
-
-
-def set_aside(tx: Transaction, errors: Iterable[RowUnreadable]) -> None:
-    """Have no worker claim these jobs or deliveries until the next start."""
-    for error in errors:
-        tx.all(_SET_ASIDE[error.table], id=error.key)
 
 
 def try_again(tx: Transaction) -> None:

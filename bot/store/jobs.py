@@ -684,7 +684,7 @@ class Jobs(DueRows):
                 others=limit if others is None else others,
                 held=list(held),
             )
-            found = self._unreadable.read_or_set_aside(tx, job_from, sorted(rows, key=_turn))
+            found = self._unreadable.read_each(job_from, sorted(rows, key=_turn), claimed=tx)
             next_due = due_at_of(
                 tx.one(
                     _NEXT_DUE,
