@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Final
 
@@ -16,6 +16,8 @@ from bot.store.database import (
     optional_moment,
     optional_ms,
     span_ms,
+    to_ms,
+    wait_ms,
 )
 from bot.store.due import number, optional_text, reading, text, texts
 
@@ -116,6 +118,19 @@ def changing_columns(job: Job) -> dict[str, Value]:
         "held_until": optional_ms(job.held_until) if job.state in _HOLDABLE else None,
         "waits_for": job.waits_for,
         "missing_since": optional_ms(job.missing_since),
+    }
+
+
+def approval_columns(job: Job, now: datetime) -> dict[str, Value]:
+    """Return the columns of a job that say whose approval it waits for, and until when."""
+    approval = job.approval
+    return {
+        "due_at": optional_ms(job.due_at),
+        "wait_ms": wait_ms(to_ms(now), job.due_at),
+        "approval_asked": None if approval is None else json.dumps(approval.asked),
+        "approval_until": None if approval is None else to_ms(approval.until),
+        "owner": job.owner,
+        "asks_owner": int(job.asks_owner),
     }
 
 

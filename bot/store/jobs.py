@@ -76,6 +76,7 @@ from bot.store.job_rows import (
     AddedCandidate,
     AuditAction,
     add_attempt,
+    approval_columns,
     attempt_from,
     can_adopt,
     changing_columns,
@@ -305,7 +306,8 @@ _CREATE_AGAIN: Final = Query(
 _WAIT_AGAIN: Final = Query(
     """
     UPDATE jobs SET state = 'waiting_for_approval', due_at = :due_at, wait_ms = :wait_ms,
-        approval_asked = :asked, approval_until = :until, decided_by = NULL, decided_at = NULL,
+        approval_asked = :approval_asked, approval_until = :approval_until,
+        decided_by = NULL, decided_at = NULL,
         owner = :owner, asks_owner = :asks_owner
     WHERE id = :id
     """
@@ -362,6 +364,11 @@ _ACTIONS: Final = {
     Settlement.CANCELLED: AuditAction.CANCELLED,
     Settlement.UNANSWERED: AuditAction.EXPIRED,
 }
+_SETTLEMENTS: Final = {
+    Failure.DECLINED: Settlement.DECLINED,
+    Failure.NOT_APPROVED: Settlement.UNANSWERED,
+}
+"""How what waits for a person is settled if its job fails so, where that is not by cancelling."""
 _MAX_JOBS: Final = 200
 _MAX_AUDIT_ROWS: Final = 500
 """Jobs, and rows of the audit, that are erased or deleted in one transaction: others wait."""
@@ -755,10 +762,6 @@ class Jobs(DueRows):
         """
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
 
-        needs_approval = self.approvals.is_needed(request.params.get("script"))
-        approvers = self.approvals.asked(request.user) if needs_approval else ()
-        until = now + self._timings.approve_within
-
         known = self._limits.known
         script = request.params.get("script")
         usual = self.durations.get(request.kind, script)
@@ -781,35 +784,32 @@ class Jobs(DueRows):
             limits = known if is_known else self._limits.read(tx)
             if found := _found_or_outside(tx, form, request, limits.limits, groups):
                 return found, limits, form
-            if needs_approval and not approvers:
-                return NobodyToApprove(), limits, form
-            owner = request.owner or form["face_owner"]
-            owner = owner if owner != request.user else None
-            asks_owner = owner is not None and form["face_asks"] == 1
-            asked = (owner,) if asks_owner and owner is not None else approvers
-            due_at = min(until, now + self._timings.max_wait) if asked else now
+            job = self._as_to_be_approved(
+                Job(
+                    id=new_id,
+                    kind=request.kind,
+                    params=request.params,
+                    user=request.user,
+                    channel=request.channel,
+                    thread_ts=request.thread_ts,
+                    created_at=now,
+                    due_at=now,
+                    typical_duration=usual.typical if usual else None,
+                    slow_after=usual.slow if usual else None,
+                    retry_of=retried["id"] if retried is not None else None,
+                    owner=request.owner,
+                    tell_channel=request.tell_channel,
+                ),
+                form,
+                request.user,
+                now,
+            )
+            if isinstance(job, NobodyToApprove):
+                return job, limits, form
             # Nothing is refused after this.
             if reached := reached_limit(limits.limits, form, now, open_jobs=form["open_jobs"]):
                 return reached, limits, form
             count(tx, request, self._trainings, day_of(now), to_ms(now))
-            job = Job(
-                id=new_id,
-                kind=request.kind,
-                params=request.params,
-                user=request.user,
-                channel=request.channel,
-                thread_ts=request.thread_ts,
-                created_at=now,
-                state=State.WAITING_FOR_APPROVAL if asked else State.QUEUED,
-                due_at=due_at,
-                typical_duration=usual.typical if usual else None,
-                slow_after=usual.slow if usual else None,
-                retry_of=retried["id"] if retried is not None else None,
-                approval=Approval(asked, until) if asked else None,
-                owner=owner,
-                asks_owner=asks_owner,
-                tell_channel=request.tell_channel,
-            )
             tx.all(
                 _ADD,
                 id=job.id,
@@ -821,24 +821,19 @@ class Jobs(DueRows):
                 thread_ts=job.thread_ts,
                 now=to_ms(now),
                 state=job.state.value,
-                due_at=to_ms(due_at),
-                wait_ms=wait_ms(to_ms(now), due_at),
                 turn_at=next_turn(form["last_turn"], now),
                 typical_ms=optional_span_ms(job.typical_duration),
                 slow_ms=optional_span_ms(job.slow_after),
                 script_band=script_band(script),
                 retry_of=job.retry_of,
                 fingerprint=request.fingerprint,
-                approval_asked=json.dumps(asked) if asked else None,
-                approval_until=to_ms(until) if asked else None,
                 counted_on=day_of(now),
-                owner=owner,
-                asks_owner=int(asks_owner),
-                tell_channel=int(request.tell_channel),
+                tell_channel=int(job.tell_channel),
+                **approval_columns(job, now),
             )
-            if asked:
-                self._ask(tx, job, asked, now)
-            if owner is not None and job.kind in self._trainings:
+            if job.approval is not None:
+                self._ask(tx, job, job.approval.asked, now)
+            if job.owner is not None and job.kind in self._trainings:
                 add_notice(tx, job, to_ms(now))
             add_card(tx, job, self._timings.card_delay)
             if retried is not None:
@@ -890,15 +885,9 @@ class Jobs(DueRows):
             [used] = tx.all(FACE, face=job.params.get("replica_id", ""))
             if used["face_removed"] is not None:
                 return NotAllowed(Bound.REPLICA, limits)
-            waits = self._needs_approvers(job, user)
-            asked = self.approvals.asked(job.user) if waits else ()
-            if waits and not asked:
-                return NobodyToApprove()
-            owner = used["face_owner"] or job.owner
-            owner = owner if owner != job.user else None
-            asks_owner = used["face_asks"] == 1 and owner not in {None, user}
-            if asks_owner and owner is not None:
-                asked = (owner,)
+            again = self._as_to_be_approved(job, used, user, now)
+            if isinstance(again, NobodyToApprove):
+                return again
             [counted] = tx.all(USED, **periods(row["user_id"], now))
             if reached := reached_limit(limits, counted, now):
                 return reached
@@ -906,8 +895,9 @@ class Jobs(DueRows):
             tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now), day=day_of(now))
             edit_card(tx, job_id, row["user_id"], to_ms(now))
             settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
-            if asked:
-                self._wait(tx, replace(job, owner=owner), asked, now, asks_owner=asks_owner)
+            if again.state is State.WAITING_FOR_APPROVAL and again.approval is not None:
+                tx.all(_WAIT_AGAIN, id=job_id, **approval_columns(again, now))
+                self._ask(tx, again, again.approval.asked, now)
             record(tx, AuditAction.CREATED_AGAIN, user=user, at=to_ms(now), job_id=job_id)
             tx.notify(Topic.JOBS)
             return True
@@ -932,9 +922,12 @@ class Jobs(DueRows):
             if job is None:
                 return False
             at = to_ms(now)
-            self._settle(tx, job, Settlement.APPROVED, user, now=at)
+            self._settle(tx, job, Settlement.APPROVED, user, now)
             if job.asks_owner and self._needs_approvers(job, user):
-                self._wait(tx, job, self.approvals.asked(job.user), now, asks_owner=False)
+                asked = self.approvals.asked(job.user)
+                waiting = self._as_waiting(replace(job, asks_owner=False), asked, now)
+                tx.all(_WAIT_AGAIN, id=job_id, **approval_columns(waiting, now))
+                self._ask(tx, waiting, asked, now)
             else:
                 [last] = tx.all(_LAST_TURN, user=job.user)
                 turn_at = next_turn(last["turn_at"], now)
@@ -955,41 +948,33 @@ class Jobs(DueRows):
             job = self._to_decide(lock_job(tx, job_id), attempts, user, now)
             if job is None:
                 return False
-            tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
-            self._settle(tx, job, Settlement.DECLINED, user, now=to_ms(now), reason=reason)
-            return end(tx, _failed(job, Failure.DECLINED, reason), self._trainings, to_ms(now))
+            return self._close(tx, job, Failure.DECLINED, user, now, reason=reason)
 
         return await self._database.run(work, serial=True)
 
-    async def ask_approvers_directly(self, delivery: Delivery, now: datetime) -> None:
-        """Owe each approver a direct message: the channel of a claimed approval refuses it."""
-
-        def work(tx: Transaction) -> None:
-            row = _give_up(tx, delivery)
-            if row is None:
-                return
-            job = job_from(row)
-            people = self.approvals.people(job.user)
-            tx.all(_ASKED, id=job.id, asked=json.dumps(people))
-            self._ask(tx, job, people, now)
-            edit_card(tx, job.id, job.user, to_ms(now))
-
-        await self._database.run(work)
-
     async def give_up_asking(self, delivery: Delivery, now: datetime) -> None:
-        """Give up a claimed approval to a person, who is no longer one of those who were asked."""
+        """Give up a claimed approval: its channel refuses it, or its addressee is not to have it.
+
+        Instead of a channel, each approver is asked directly, and the admins are instead of an
+        owner, if nobody else is asked who may decide.
+        """
 
         def work(tx: Transaction) -> None:
-            row = _give_up(tx, delivery)
-            if row is None:
+            row = lock_job(tx, delivery.job_id)
+            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
+            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
                 return
-            asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
-            is_owners = row["asks_owner"] and delivery.addressee == row["owner"]
-            if is_owners and not self.approvals.admins.intersection(asked):
-                asked = sorted(self.approvals.admins - {row["user_id"]})
-                self._ask(tx, job_from(row), asked, now)
-            tx.all(_ASKED, id=delivery.job_id, asked=json.dumps(asked))
-            edit_card(tx, delivery.job_id, row["user_id"], to_ms(now))
+            job, policy = job_from(row), self.approvals
+            asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=job.id)]
+            is_owners = job.asks_owner and delivery.addressee == job.owner
+            if not delivery.direct:
+                asked = [*policy.people(job.user)]
+                self._ask(tx, job, asked, now)
+            elif is_owners and not policy.admins.intersection(asked):
+                asked = sorted(policy.admins - {job.user})
+                self._ask(tx, job, asked, now)
+            tx.all(_ASKED, id=job.id, asked=json.dumps(asked))
+            edit_card(tx, job.id, job.user, to_ms(now))
 
         await self._database.run(work)
 
@@ -1031,9 +1016,7 @@ class Jobs(DueRows):
             if job.remote_id is not None:
                 remove(tx, job.remote_id, user, next_revision(tx), at)
             if not job.state.ended:
-                tx.all(_DECIDE, id=job_id, user=user, now=at)
-                self._settle(tx, job, Settlement.CANCELLED, user, now=at)
-                end(tx, _failed(job, Failure.STOPPED_BY_OWNER), self._trainings, at)
+                self._close(tx, job, Failure.STOPPED_BY_OWNER, user, now)
             return True
 
         return await self._database.run(work, serial=True)
@@ -1053,23 +1036,35 @@ class Jobs(DueRows):
             if job.failure is Failure.STOPPED_BY_OWNER:
                 remove(tx, remote_id, owner, next_revision(tx), now)
 
-    def _wait(
-        self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime, *, asks_owner: bool
-    ) -> None:
-        """Have a job wait for an approval once more, and owe the messages that ask for it."""
+    def _as_to_be_approved(
+        self, job: Job, face: Row, user: str, now: datetime
+    ) -> Job | NobodyToApprove:
+        """Return a job with the owner and the approval that its next create call needs.
+
+        ``face`` has the ``FACE_COLUMNS`` of its replica, and ``user`` wants the call.
+        """
+        needed = self._needs_approvers(job, user)
+        asked = self.approvals.asked(job.user) if needed else ()
+        if needed and not asked:
+            return NobodyToApprove()
+        owner: str | None = face["face_owner"] or job.owner
+        if owner == job.user:
+            owner = None
+        asks_owner = face["face_asks"] == 1 and owner not in {None, user}
+        if asks_owner and owner is not None:
+            asked = (owner,)
+        job = replace(job, owner=owner, asks_owner=asks_owner)
+        return self._as_waiting(job, asked, now) if asked else job
+
+    def _as_waiting(self, job: Job, asked: tuple[str, ...], now: datetime) -> Job:
+        """Return a job as it waits for the approval of those who are asked."""
         until = now + self._timings.approve_within
-        due_at = min(until, now + self._timings.max_wait)
-        tx.all(
-            _WAIT_AGAIN,
-            id=job.id,
-            due_at=to_ms(due_at),
-            wait_ms=wait_ms(to_ms(now), due_at),
-            asked=json.dumps(asked),
-            until=to_ms(until),
-            owner=job.owner,
-            asks_owner=int(asks_owner),
+        return replace(
+            job,
+            state=State.WAITING_FOR_APPROVAL,
+            approval=Approval(asked, until),
+            due_at=min(until, now + self._timings.max_wait),
         )
-        self._ask(tx, job, asked, now)
 
     def _ask(self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime) -> None:
         """Owe the messages that ask for approval; Home tabs list it."""
@@ -1096,15 +1091,37 @@ class Jobs(DueRows):
         job: Job,
         settlement: Settlement,
         user: str | None,
+        now: datetime,
         *,
-        now: int,
         reason: str = "",
     ) -> None:
         """Record how it went, and owe the edits of approvals; Home tabs that list it change."""
-        record(tx, _ACTIONS[settlement], user=user, at=now, job_id=job.id, detail=reason)
-        settle_question(tx, job.id, settlement, user, now)
+        action = _ACTIONS[settlement]
+        record(tx, action, user=user, at=to_ms(now), job_id=job.id, detail=reason)
+        settle_question(tx, job.id, settlement, user, to_ms(now))
         self._notify_approvers(tx, job)
         tx.notify(Topic.HOMES, job.user)
+
+    def _close(
+        self,
+        tx: Transaction,
+        job: Job,
+        failure: Failure,
+        user: str | None,
+        now: datetime,
+        *,
+        reason: str = "",
+    ) -> bool:
+        """Settle and end a job, as ``user`` chose, or because nobody decided in time.
+
+        Returns:
+            Whether it was ended; see ``end``.
+        """
+        if user is not None and job.state is State.WAITING_FOR_APPROVAL:
+            tx.all(_DECIDE, id=job.id, user=user, now=to_ms(now))
+        settlement = _SETTLEMENTS.get(failure, Settlement.CANCELLED)
+        self._settle(tx, job, settlement, user, now, reason=reason)
+        return end(tx, _failed(job, failure, reason), self._trainings, to_ms(now))
 
     # ── Erasing and deleting ──────────────────────────────────────────────────────────────────
 
@@ -1469,12 +1486,9 @@ class Jobs(DueRows):
             row = lock_asked(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (state, attempts):
                 return False
-            job, failure = job_from(row), Failure.CANCELLED
-            if state is State.WAITING_FOR_APPROVAL:
-                failure = Failure.WITHDRAWN
-                tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
-            self._settle(tx, job, Settlement.CANCELLED, user, now=to_ms(now))
-            return end(tx, _failed(job, failure), self._trainings, to_ms(now))
+            waits = state is State.WAITING_FOR_APPROVAL
+            failure = Failure.WITHDRAWN if waits else Failure.CANCELLED
+            return self._close(tx, job_from(row), failure, user, now)
 
         return await self._database.run(work, serial=True)
 
@@ -1517,12 +1531,9 @@ class Jobs(DueRows):
             ):
                 return False
             if job.state is State.WAITING_FOR_APPROVAL:
-                failure = Failure.NOT_APPROVED
-                self._settle(tx, job, Settlement.UNANSWERED, None, now=to_ms(now))
-            else:
-                failure = Failure.UNANSWERED
-                settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
-            return end(tx, _failed(job, failure), self._trainings, to_ms(now))
+                return self._close(tx, job, Failure.NOT_APPROVED, None, now)
+            settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
+            return end(tx, _failed(job, Failure.UNANSWERED), self._trainings, to_ms(now))
 
         return await self._database.run(work, serial=True)
 
@@ -1644,14 +1655,6 @@ def _found_or_outside(
         if jobs:  # a damaged one is not offered
             return AlreadyRequested(jobs[0])
     return None
-
-
-def _give_up(tx: Transaction, delivery: Delivery) -> Row | None:
-    """Give up a claimed approval; return the row of its job if that still waits for one."""
-    row = lock_job(tx, delivery.job_id)
-    given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
-    waits = row is not None and row["state"] == State.WAITING_FOR_APPROVAL
-    return row if waits and given_up is not None else None
 
 
 def next_turn(last: int | None, now: datetime) -> int:

@@ -415,7 +415,7 @@ class Messenger(Outbox):
         now = self._ctx.clock.now()
         if delivery.role is Role.APPROVAL:
             _LOG.warning("approvers are asked directly", extra=log_fields(delivery, why))
-            await self._ctx.store.jobs.ask_approvers_directly(delivery, now)
+            await self._ctx.store.jobs.give_up_asking(delivery, now)
             return
         _LOG.info("a channel does not get a message", extra=log_fields(delivery, why))
         await self._release(redirect(replace(delivery, failures=0, refusals=0), job), now)
