@@ -24,7 +24,7 @@ from bot.store.database import (
 from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing, covering
 from bot.store.due import Claimed, UnreadableRows, soonest, try_again
 from bot.store.engines import open_database
-from bot.store.installation import AnsweredMessages, Figures, Installations, count_waiting
+from bot.store.installation import Figures, Installations, count_waiting
 from bot.store.job_rows import AddedCandidate
 from bot.store.jobs import AlreadyRequested, Jobs, NobodyToApprove, Submitted, Viewer
 from bot.store.memory import InMemory, Memory
@@ -101,7 +101,6 @@ class Store:
         deliveries: the Slack messages that we owe.
         limits: what people may ask for, and how much they did, by month and day.
         replicas: those that people may choose.
-        answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
         in_memory: what of these is kept in memory; see ``Memory``.
         database: the database that holds them, to check and to watch.
@@ -120,7 +119,6 @@ class Store:
         self.jobs = Jobs(database, timings, self.limits, unreadable, approvals)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
-        self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
         self.in_memory: tuple[InMemory, ...] = (self.replicas, self.limits, self.jobs.durations)
 

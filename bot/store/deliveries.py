@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 
 from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State, notice_day
 from bot.store.database import (
-    Database,
     Query,
     Row,
     Topic,
@@ -27,7 +26,6 @@ from bot.store.due import (
     Claimed,
     DueRows,
     DueTable,
-    UnreadableRows,
     due_at_of,
     number,
     optional_text,
@@ -37,7 +35,6 @@ from bot.store.due import (
     text,
 )
 from bot.store.job_rows import job_from, lock_jobs, lock_only
-from bot.timings import Timings
 
 # The cards of the jobs that retry these.
 _RETRIES: Final = Query(
@@ -435,8 +432,7 @@ class Outgoing:
 class Deliveries(DueRows):
     """The deliveries as their worker uses them."""
 
-    def __init__(self, database: Database, timings: Timings, unreadable: UnreadableRows) -> None:
-        super().__init__(DUE, database, timings, unreadable)
+    table = DUE
 
     async def claim(
         self,

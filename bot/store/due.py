@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from bot.store.database import (
     Database,
@@ -120,17 +120,17 @@ class DueRows:
     """A table with due rows as its worker uses it.
 
     Attributes:
+        table: its statements.
         due: set for when a row of it may have become due.
     """
 
-    def __init__(
-        self, table: DueTable, database: Database, timings: Timings, unreadable: "UnreadableRows"
-    ) -> None:
-        self._table = table
+    table: ClassVar[DueTable]
+
+    def __init__(self, database: Database, timings: Timings, unreadable: "UnreadableRows") -> None:
         self._database = database
         self._timings = timings
         self._unreadable = unreadable
-        self.due = database.event(table.topic)
+        self.due = database.event(self.table.topic)
 
     async def wake_far_future(self, now: datetime) -> int:
         """Make rows due that have longer to wait than they were to, or than any wait lasts.
@@ -139,7 +139,7 @@ class DueRows:
         """
         lease_end = to_ms(now + self._timings.lease)
         return await self._make_due(
-            self._table.wake_far_future,
+            self.table.wake_far_future,
             now=to_ms(now),
             lease_end=lease_end,
             latest=lease_end,
@@ -152,14 +152,14 @@ class DueRows:
         def work(tx: Transaction) -> int:
             found = tx.all(query, limit=_MAX_WOKEN, **values)
             if found:
-                tx.notify(self._table.topic)
+                tx.notify(self.table.topic)
             return len(found)
 
         return await self._database.run(work, durable=False)
 
     async def void_leases(self) -> None:
         """End all leases. Only for a process that knows that no other one works on them."""
-        await self._database.run(lambda tx: tx.all(self._table.void_leases), durable=False)
+        await self._database.run(lambda tx: tx.all(self.table.void_leases), durable=False)
 
 
 def tell(tx: Transaction, topic: Topic, due_at: int | None, now: int) -> None:

@@ -22,9 +22,22 @@ _SAVE: Final = Query(
 _UNINSTALL: Final = Query("UPDATE installation SET uninstalled_at = :now")
 _UNINSTALLED: Final = Query("SELECT 1 AS there FROM installation WHERE uninstalled_at IS NOT NULL")
 
+# Slack sends an event again within minutes. This is longer than any outage in between.
+_KEPT_FOR: Final = timedelta(days=2)
+_MARK: Final = Query(
+    """
+    INSERT INTO answered_messages (channel, ts, answered_at) VALUES (:channel, :ts, :now)
+    ON CONFLICT (channel, ts) DO NOTHING RETURNING ts
+    """
+)
+_FORGET: Final = Query("DELETE FROM answered_messages WHERE answered_at < :before")
+
 
 class Installations:
-    """The installation that the database belongs to: its first team stays."""
+    """The installation that the database belongs to: its first team stays.
+
+    Beside it, which messages of people were answered with help in the last days.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,6 +77,15 @@ class Installations:
         found = await self._database.run(lambda tx: tx.one(_UNINSTALLED), durable=False)
         return found is not None
 
+    async def mark_answered(self, channel: str, ts: str, now: datetime) -> bool:
+        """Store that a message was answered with help; return False if it was before."""
+
+        def work(tx: Transaction) -> bool:
+            tx.all(_FORGET, before=to_ms(now - _KEPT_FOR))
+            return tx.one(_MARK, channel=channel, ts=ts, now=to_ms(now)) is not None
+
+        return await self._database.run(work)
+
     def _get(self, tx: Transaction) -> Installation | None:
         """Return the installation; None if there is none, or if it is damaged: Slack knows it."""
         found = self._unreadable.read_each(installation_from, tx.all(_GET))
@@ -83,33 +105,6 @@ def installation_from(row: Row) -> Installation:
         return Installation(team_id, enterprise_id, app_id)
 
 
-# Slack sends an event again within minutes. This is longer than any outage in between.
-_KEPT_FOR: Final = timedelta(days=2)
-_MARK: Final = Query(
-    """
-    INSERT INTO answered_messages (channel, ts, answered_at) VALUES (:channel, :ts, :now)
-    ON CONFLICT (channel, ts) DO NOTHING RETURNING ts
-    """
-)
-_FORGET: Final = Query("DELETE FROM answered_messages WHERE answered_at < :before")
-
-
-class AnsweredMessages:
-    """The messages of the last days that were answered with help."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def mark(self, channel: str, ts: str, now: datetime) -> bool:
-        """Store that a message is answered now; return False if it was before."""
-
-        def work(tx: Transaction) -> bool:
-            tx.all(_FORGET, before=to_ms(now - _KEPT_FOR))
-            return tx.one(_MARK, channel=channel, ts=ts, now=to_ms(now)) is not None
-
-        return await self._database.run(work)
-
-
 _OPEN: Final = [state.value for state in State if not state.ended]
 # By state, which the index of open jobs begins with: ended ones are not read.
 _JOBS: Final = Query(
@@ -118,20 +113,18 @@ _JOBS: Final = Query(
     WHERE ended_at IS NULL AND state IN (EACH :open) GROUP BY kind, state
     """
 )
-_TABLES: Final = ("jobs", "deliveries")
-_DUE: Final = {
-    table: Query(f"SELECT count(*) AS number FROM {table} WHERE due_at <= :now")  # noqa: S608 - ours
-    for table in _TABLES
-}
 # A job that waits for the end of an outage of the service is not late. What a start has made due at
 # once has no time of its own.
 _LATE: Final = {"jobs": " AND (held_by IS NULL OR held_by <> 'service_down')", "deliveries": ""}
-_OLDEST: Final = {
+_DUE: Final = {
     table: Query(
-        f"SELECT due_at FROM {table} WHERE due_at > 0 AND due_at <= :now"  # noqa: S608 - ours
-        f"{_LATE[table]} ORDER BY due_at LIMIT 1"
+        f"""
+        SELECT (SELECT count(*) FROM {table} WHERE due_at <= :now) AS number,
+            (SELECT due_at FROM {table} WHERE due_at > 0 AND due_at <= :now{late}
+                ORDER BY due_at LIMIT 1) AS oldest
+        """  # noqa: S608 - our tables
     )
-    for table in _TABLES
+    for table, late in _LATE.items()
 }
 
 
@@ -150,10 +143,9 @@ class Figures:
 def count_waiting(tx: Transaction, now: datetime) -> Figures:
     """Return what waits in the tables of jobs and deliveries."""
     jobs = {(row["kind"], row["state"]): row["number"] for row in tx.all(_JOBS, open=_OPEN)}
-    due = {table: tx.all(query, now=to_ms(now))[0]["number"] for table, query in _DUE.items()}
-    oldest = {table: tx.one(query, now=to_ms(now)) for table, query in _OLDEST.items()}
+    due = {table: tx.all(query, now=to_ms(now))[0] for table, query in _DUE.items()}
     waiting = {
-        table: now - (now if row is None else from_ms(row["due_at"]))
-        for table, row in oldest.items()
+        table: now - (now if row["oldest"] is None else from_ms(row["oldest"]))
+        for table, row in due.items()
     }
-    return Figures(jobs, due, waiting)
+    return Figures(jobs, {table: row["number"] for table, row in due.items()}, waiting)

@@ -255,6 +255,10 @@ _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
 _TURN: Final = timedelta(minutes=10)
 """A person's waiting jobs take their turns as if one were submitted in this time."""
+_NEXT_TURN: Final = """(
+        SELECT CASE WHEN max(turn_at) + :turn > :now THEN max(turn_at) + :turn ELSE :now END
+        FROM jobs AS waiting WHERE ended_at IS NULL AND state = 'queued' AND user_id = {user}
+    )"""
 # The newest job with a fingerprint that has not failed and that a person may see, if it can be a
 # finished one.
 _SAME: Final = """
@@ -272,29 +276,21 @@ _FORM: Final = Query(
         (SELECT id FROM jobs WHERE retry_of = :retry_of) AS retry,
         ({_SAME}) AS same,
         {OPEN_COLUMN},
-        (SELECT max(turn_at) FROM jobs
-            WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user) AS last_turn,
         {FACE_COLUMNS},
         {USED_COLUMNS}
     """  # noqa: S608 - our own text
 )
 _ADD: Final = Query(
-    """
+    f"""
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
                       created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
                       retry_of, fingerprint, wait_ms, approval_asked, approval_until,
                       counted_on, owner, asks_owner, tell_channel)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
-            :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
-            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on,
-            :owner, :asks_owner, :tell_channel)
-    """
-)
-_LAST_TURN: Final = Query(
-    """
-    SELECT max(turn_at) AS turn_at FROM jobs
-    WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user
-    """
+            :now, :state, :due_at, {_NEXT_TURN.format(user=":user")},
+            :typical_ms, :slow_ms, :script_band, :retry_of, :fingerprint, :wait_ms,
+            :approval_asked, :approval_until, :counted_on, :owner, :asks_owner, :tell_channel)
+    """  # noqa: S608 - likewise
 )
 _CREATE_AGAIN: Final = Query(
     """
@@ -314,11 +310,12 @@ _WAIT_AGAIN: Final = Query(
 )
 # An older version of the bot, which does not know the state, may have set the row aside.
 _APPROVE: Final = Query(
-    """
-    UPDATE jobs SET state = 'queued', decided_by = :user, decided_at = :now, turn_at = :turn_at,
+    f"""
+    UPDATE jobs SET state = 'queued', decided_by = :user, decided_at = :now,
+        turn_at = {_NEXT_TURN.format(user="jobs.user_id")},
         due_at = :now, wait_ms = 0, claim = claim + 1, claimed = 0, set_aside = 0
     WHERE id = :id
-    """
+    """  # noqa: S608 - likewise
 )
 _DECIDE: Final = Query("UPDATE jobs SET decided_by = :user, decided_at = :now WHERE id = :id")
 _ASKED: Final = Query("UPDATE jobs SET approval_asked = :asked WHERE id = :id")
@@ -552,6 +549,8 @@ class Jobs(DueRows):
         durations: how long recent jobs took.
     """
 
+    table = DUE
+
     def __init__(
         self,
         database: Database,
@@ -560,7 +559,7 @@ class Jobs(DueRows):
         unreadable: UnreadableRows,
         approvals: ApprovalPolicy,
     ) -> None:
-        super().__init__(DUE, database, timings, unreadable)
+        super().__init__(database, timings, unreadable)
         self._limits = limits
         self._trainings = limits.settings.trainings
         self.approvals = approvals
@@ -821,7 +820,7 @@ class Jobs(DueRows):
                 thread_ts=job.thread_ts,
                 now=to_ms(now),
                 state=job.state.value,
-                turn_at=next_turn(form["last_turn"], now),
+                turn=span_ms(_TURN),
                 typical_ms=optional_span_ms(job.typical_duration),
                 slow_ms=optional_span_ms(job.slow_after),
                 script_band=script_band(script),
@@ -921,7 +920,6 @@ class Jobs(DueRows):
             job = self._to_decide(lock_job(tx, job_id), attempts, user, now)
             if job is None:
                 return False
-            at = to_ms(now)
             self._settle(tx, job, Settlement.APPROVED, user, now)
             if job.asks_owner and self._needs_approvers(job, user):
                 asked = self.approvals.asked(job.user)
@@ -929,10 +927,8 @@ class Jobs(DueRows):
                 tx.all(_WAIT_AGAIN, id=job_id, **approval_columns(waiting, now))
                 self._ask(tx, waiting, asked, now)
             else:
-                [last] = tx.all(_LAST_TURN, user=job.user)
-                turn_at = next_turn(last["turn_at"], now)
-                tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
-            edit_card(tx, job_id, job.user, at)
+                tx.all(_APPROVE, id=job_id, user=user, now=to_ms(now), turn=span_ms(_TURN))
+            edit_card(tx, job_id, job.user, to_ms(now))
             tx.notify(Topic.JOBS)
             return True
 
@@ -1655,11 +1651,6 @@ def _found_or_outside(
         if jobs:  # a damaged one is not offered
             return AlreadyRequested(jobs[0])
     return None
-
-
-def next_turn(last: int | None, now: datetime) -> int:
-    """Return from when on a new job takes its turn: after the user's other jobs that wait."""
-    return to_ms(now) if last is None else max(to_ms(now), last + span_ms(_TURN))
 
 
 def _turn(row: Row) -> tuple[bool, int]:

@@ -164,7 +164,6 @@ def _queries() -> Iterator[Any]:
     yield installation._JOBS, {"open": '["queued", "running"]'}
     for table in ("jobs", "deliveries"):
         yield installation._DUE[table], {"now": 5}
-        yield installation._OLDEST[table], {"now": 5}
 
 
 async def test_a_scrape_costs_the_same_beside_many_ended_jobs(tmp_path: Path) -> None:
