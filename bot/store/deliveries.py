@@ -237,7 +237,6 @@ _ADD: Final = Query(
     ON CONFLICT (job_id, role, number) DO NOTHING
     """
 )
-_LOCK_QUESTIONS: Final = Query("SELECT name FROM locks WHERE name = 'questions' FOR UPDATE")
 # The messages in which the person of a job is asked about something in its channel, newest first.
 _ASKING: Final = Query(
     """
@@ -892,14 +891,6 @@ def add_notice_of_day(tx: Transaction, job: Job, now: int) -> None:
 def withdraw_notices(tx: Transaction, user: str) -> None:
     """Post no message about a day that a person has not been sent yet."""
     tx.all(_WITHDRAW_NOTICES, user=user)
-
-
-def lock_questions(tx: Transaction) -> None:
-    """Let no other process owe a question until the transaction ends.
-
-    Two to one person that come at once would both become a message. It is the first lock of a work.
-    """
-    tx.once(_LOCK_QUESTIONS, lambda: tx.lock(_LOCK_QUESTIONS))
 
 
 def lock_asked(tx: Transaction, job_id: str) -> Row | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from bot.model import Approval, Attempt, Failure, Job, Snapshot, State, Verdict, spoken_time
 from bot.store.database import (
@@ -23,8 +23,19 @@ from bot.store.due import number, optional_text, reading, text, texts
 
 _HOLDABLE: Final = frozenset({State.QUEUED, State.RUNNING, State.OVERDUE})
 _LOCK: Final = Query("SELECT * FROM jobs WHERE id = :id FOR UPDATE")
+_LOCK_ALONE: Final = Query("SELECT name FROM locks WHERE name = :what FOR UPDATE")
 _LOCK_ONLY: Final = Query("SELECT id FROM jobs WHERE id IN (EACH :ids) ORDER BY id FOR UPDATE")
 _LOCK_SEVERAL: Final = Query("SELECT * FROM jobs WHERE id IN (EACH :ids) ORDER BY id FOR UPDATE")
+
+
+def lock_alone(tx: Transaction, what: Literal["limits", "questions"]) -> None:
+    """Let no other process do ``what`` this work does until the transaction ends.
+
+    Of "limits": count what is used, or give it back. Two at once would both find room for the last
+    one. Of "questions": owe a question. Two to one person that come at once would both become a
+    message. It is the first lock of such a work, which runs with ``serial``.
+    """
+    tx.once((_LOCK_ALONE, what), lambda: tx.lock(_LOCK_ALONE, what=what))
 
 
 def lock_job(tx: Transaction, job_id: str) -> Row | None:

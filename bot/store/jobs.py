@@ -49,7 +49,6 @@ from bot.store.deliveries import (
     edit_card,
     edit_messages,
     lock_asked,
-    lock_questions,
     settle_question,
 )
 from bot.store.due import (
@@ -82,6 +81,7 @@ from bot.store.job_rows import (
     changing_columns,
     get_attempt,
     job_from,
+    lock_alone,
     lock_job,
     lock_only,
     record,
@@ -102,7 +102,6 @@ from bot.store.usage import (
     count,
     day_of,
     give_back,
-    lock_limits,
     not_allowed,
     periods,
     reached_limit,
@@ -776,7 +775,7 @@ class Jobs(DueRows):
         }
 
         def work(tx: Transaction) -> tuple[Submitted | _NotStored, LimitsInForce, Row]:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             [form] = tx.all(_FORM, **values)
             is_known = form["revision"] == known.revision
@@ -873,7 +872,7 @@ class Jobs(DueRows):
         """
 
         def work(tx: Transaction) -> bool | _NotStored:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             row = lock_asked(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
@@ -940,7 +939,7 @@ class Jobs(DueRows):
         """End a job that waits for approval, as ``user`` chose; see ``approve``."""
 
         def work(tx: Transaction) -> bool:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             job = self._to_decide(lock_job(tx, job_id), attempts, user, now)
             if job is None:
                 return False
@@ -999,7 +998,7 @@ class Jobs(DueRows):
         """
 
         def work(tx: Transaction) -> bool:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             row = lock_asked(tx, job_id)
             if (
                 row is None
@@ -1319,7 +1318,7 @@ class Jobs(DueRows):
         remote_id = attempt.candidate_id
 
         def work(tx: Transaction) -> bool:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             before = lock_asked(tx, job.id)
             due_at, at = None if job.state.ended else now, to_ms(now)
             if (
@@ -1364,7 +1363,7 @@ class Jobs(DueRows):
         listable = now - self._timings.ask_again_after / (2 if job.asked > 1 else 1)
 
         def work(tx: Transaction) -> bool:
-            lock_questions(tx)
+            lock_alone(tx, "questions")
             lock_asked(tx, job.id)
             at = to_ms(now)
             if release_woken(tx, job, at) or not save(tx, job, due_at, at):
@@ -1442,7 +1441,7 @@ class Jobs(DueRows):
 
         def work(tx: Transaction) -> bool:
             if uncreated:
-                lock_limits(tx)
+                lock_alone(tx, "limits")
             lock_only(tx, job.id)
             if uncreated and release_woken(tx, job, to_ms(now)):
                 return False
@@ -1478,7 +1477,7 @@ class Jobs(DueRows):
         """
 
         def work(tx: Transaction) -> bool:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             row = lock_asked(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (state, attempts):
                 return False
@@ -1518,7 +1517,7 @@ class Jobs(DueRows):
         """
 
         def work(tx: Transaction) -> bool:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             row = lock_asked(tx, job.id)
             if (
                 row is None
@@ -1594,7 +1593,7 @@ def release_woken(tx: Transaction, job: Job, now: int) -> bool:
 def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool:
     """End a job as ``job`` says, owe its closing reply, and give back what is counted in vain.
 
-    Its row is locked. Where the job may not have been created yet, ``lock_limits`` comes first.
+    Its row is locked. Where the job may not have been created yet, ``lock_alone`` comes first.
     ``trainings`` are the kinds of jobs that are trainings.
 
     Returns:

@@ -473,17 +473,13 @@ class Replicas:
     async def _run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
         """Run ``work``, and remember what it has changed before this returns."""
         result, remember = await self._database.run(
-            lambda tx: (work(tx), self._read(tx)), durable=durable
+            lambda tx: (work(tx), self.refresh(tx)), durable=durable
         )
         remember()
         return result
 
-    def refresh(self, tx: Transaction, _now: datetime) -> Callable[[], None]:
+    def refresh(self, tx: Transaction, _now: datetime | None = None) -> Callable[[], None]:
         """Read what has changed; see ``Memory``."""
-        return self._read(tx)
-
-    def _read(self, tx: Transaction) -> Callable[[], None]:
-        """Read what has changed; return what puts it into memory once that is committed."""
         cache = self._cache
         # Read first: rows that are read after it may be newer, and are then read once more.
         revisions = self._unreadable.read_each(revision_from, tx.all(_REVISION))

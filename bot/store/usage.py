@@ -35,7 +35,7 @@ from bot.store.database import (
     to_ms,
 )
 from bot.store.due import UnreadableRows, number, reading, text
-from bot.store.job_rows import LAST_LIMIT_CHANGES, AuditAction, record
+from bot.store.job_rows import LAST_LIMIT_CHANGES, AuditAction, lock_alone, record
 
 _NO_LIMIT: Final = 1_000_000_000
 _EVERYBODY: Final = ""
@@ -273,18 +273,6 @@ class LimitReached(Exception):
         self.left = left
 
 
-_LOCK: Final = Query("SELECT name FROM locks WHERE name = 'limits' FOR UPDATE")
-
-
-def lock_limits(tx: Transaction) -> None:
-    """Let no other process count what is used until the transaction ends.
-
-    Two at once would both find room for the last one. It is the first lock of each work that counts
-    or gives back, which runs with ``serial``.
-    """
-    tx.once(_LOCK, lambda: tx.lock(_LOCK))
-
-
 # ── Counting ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -310,7 +298,7 @@ def _day_start(moment: datetime) -> datetime:
 def count(
     tx: Transaction, asked: Request | Job, trainings: Collection[str], day: str, now: int
 ) -> None:
-    """Count a create call in a day and its month, after ``lock_limits``.
+    """Count a create call in a day and its month, after ``lock_alone``.
 
     Args:
         tx: the transaction, in which it is stored that the call is wanted.
@@ -325,7 +313,7 @@ def count(
 def give_back(
     tx: Transaction, job: Job, trainings: Collection[str], day: str | None, now: int
 ) -> None:
-    """Undo ``count`` in the day in which it was counted, after ``lock_limits``.
+    """Undo ``count`` in the day in which it was counted, after ``lock_alone``.
 
     In the transaction in which it is stored that nothing was charged. None is a job that an older
     version stored, which did not count.
@@ -373,7 +361,7 @@ def reached_limit(
     """Return the limit that leaves no room for one more create call of a user, if one does.
 
     ``used`` has the ``USED_COLUMNS``, read in the transaction that counts the call, after
-    ``lock_limits``. ``open_jobs`` is how many the user has, where the call is for one more.
+    ``lock_alone``. ``open_jobs`` is how many the user has, where the call is for one more.
     """
     left = [_open_left(limits, open_jobs), *requests_left(limits, used, now)]
     return next((LimitReached(each) for each in left if not each.number), None)
@@ -621,7 +609,7 @@ class LimitsTable:
         return self.known
 
     def read(self, tx: Transaction) -> LimitsInForce:
-        """Return the limits of a transaction; in one that counts, after ``lock_limits``.
+        """Return the limits of a transaction; in one that counts, after ``lock_alone``.
 
         So a change holds at once for every copy of the bot.
         """
@@ -699,7 +687,7 @@ class LimitsTable:
         after = {name: _checked(name, value, settings) for name, value in changes.items()}
 
         def work(tx: Transaction) -> tuple[LimitsInForce, bool]:
-            lock_limits(tx)  # a request counts before the change or after it
+            lock_alone(tx, "limits")  # a request counts before the change or after it
             in_force = self.read(tx)
             before = in_force.limits.texts()
             differing = sorted(name for name in after if after[name] != before[name])
@@ -740,7 +728,7 @@ class LimitsTable:
         """Delete the numbers of days that are long over."""
 
         def work(tx: Transaction) -> None:
-            lock_limits(tx)
+            lock_alone(tx, "limits")
             tx.all(_FORGET_DAYS, before=day_of(now - _KEPT_DAYS))
 
         await self._database.run(work, serial=True)
