@@ -22,6 +22,7 @@ from bot.store.database import Database, Query, Row, Transaction, Value
 from bot.store.deliveries import _ASKING, _FIRST, _LISTED
 from bot.store.job_rows import _CAN_ADOPT, LAST_LIMIT_CHANGES, SET_CANDIDATE
 from bot.store.jobs import _FORM, _IN_PUBLIC, _OF_HOME, _OF_USER
+from bot.store.memory import _RECENT
 from bot.store.postgres.engine import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase, migrate
 from bot.store.usage import _GIVE_BACK, _OF_MONTH, USED, periods
@@ -127,6 +128,7 @@ async def test_a_form_home_and_a_search_cost_the_same_for_a_person_with_many_end
         (_OF_HOME, {"user": "U1", "limit": 11, "skip": 0}),
         (_OF_USER, {"user": "U1", "kind": "video", "limit": 11}),
         (_IN_PUBLIC, {"kind": "video", "limit": 11}),
+        (_RECENT, {"kind": "video", "limit": 11}),
     ]
     for query, values in cases:
         with subtests.test(query=query):

@@ -65,7 +65,8 @@ async def _answer(ctx: HandlerContext, event: MessageEvent, thread_ts: str | Non
     It is marked first: help that is lost with the process is asked for again, help that comes twice
     is noise.
     """
-    if event.is_written and await ctx.store.answered.mark(event.channel, event.ts, ctx.clock.now()):
+    store, now = ctx.store.installation, ctx.clock.now()
+    if event.is_written and await store.mark_answered(event.channel, event.ts, now):
         message = short_help(ctx.command(VIDEO.name), ctx.command(REPLICA.name))
         ctx.background.spawn(_post(ctx, event.channel, thread_ts, message))
 
