@@ -5,7 +5,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Final
 
 from pydantic import AliasPath, Field
@@ -146,7 +145,6 @@ class InstallationSource:
         self._learned = False
         self._learning: asyncio.Event | None = None
         self._failed = False
-        self._asked_at: datetime | None = None
         self.is_of_other_team = False
         """Whether the token belongs to another team than the database."""
 
@@ -197,10 +195,10 @@ class InstallationSource:
 
     def refresh(self) -> None:
         """Ask Slack whether it answers, if nothing has shown that for a while."""
-        now, interval = self._clock.now(), self._timings.recheck_side
-        moments = (self._asked_at, self.calls.outages.last_answer)
-        recent = [each for each in moments if each and abs(now - each) < interval]
-        if not recent and not self.is_of_other_team and not self.is_uninstalled:
+        last, interval = self.calls.outages.last_answer, self._timings.recheck_side
+        is_recent = last is not None and abs(self._clock.now() - last) < interval
+        # While it is in doubt, it is asked now and then anyway.
+        if not (is_recent or self.calls.in_doubt.is_set() or self.is_of_other_team):
             self.learn()
 
     async def get(self) -> Installation | None:
@@ -217,7 +215,6 @@ class InstallationSource:
         """Ask Slack in the background, unless that is under way."""
         if self._learning is None:
             self._learning = asyncio.Event()
-            self._asked_at = self._clock.now()
             self._background.spawn(self._learn(self._learning))
 
     async def _learn(self, done: asyncio.Event) -> None:

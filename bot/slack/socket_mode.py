@@ -110,7 +110,6 @@ class SocketMode:
         await self._receivers.stop(timedelta(0))
         await asyncio.gather(*(each.answers.stop(timeout) for each in self._connections))
         await asyncio.gather(*(each.close() for each in self._connections))
-        self._connections.clear()
 
     async def _connect(self) -> "_Connection":
         """Return a connection on which Slack has said hello; try again until there is one."""
