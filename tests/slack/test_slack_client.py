@@ -188,14 +188,13 @@ async def test_what_only_other_commands_and_settings_need_is_not_imported(
             "bot.ops.init",
             "bot.ops.export",
             "bot.ops.manifest",
-            "bot.slack.socket_mode",
         ),
         *(
             "bot.store.postgres.engine",
             "bot.store.move",
             "bot.store.backup",
         ),
-        *("dotenv", "psycopg", "slack_bolt.adapter.socket_mode", "yaml"),
+        *("dotenv", "psycopg", "slack_bolt.adapter", "slack_sdk.socket_mode", "yaml"),
     }
 
 
