@@ -164,6 +164,8 @@ async def running(
                 remedy="is SLACK_API_URL right, and reachable from here?",
             ),
             metrics,
+            clock,
+            timings,
         )
         client = web_client(
             settings.slack_bot_token.get_secret_value(),
@@ -210,7 +212,7 @@ async def running(
             ),
             # Made below; nobody opens one before.
             open_home=lambda user, page: homes.open(user, page),  # noqa: PLW0108 - likewise
-            outages=calls.outages,
+            calls=calls,
         )
         source = VideoSource(settings.media_hosts, settings.proxy_for, timings.max_video_bytes)
         messenger = Messenger(

@@ -17,7 +17,6 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from bot.clock import Clock, deadline
 from bot.errors import OutsideError, Refused
 from bot.model import Job
-from bot.slack.client import CallLimits
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.payloads import Payload, Sender
@@ -245,8 +244,8 @@ class Access:
         self._timings = timings
         self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
+        self._limits = installation.calls.limits
         max_age = timings.person_max_age
-        self.call_limits: CallLimits[str] = CallLimits(clock, max_age)
         self._people = Lookups(self._look_up_person, background, clock, max_age)
         self._channels = Lookups(self._look_up_channel, background, clock, max_age)
         self._members = Lookups(self._look_up_group, background, clock, max_age)
@@ -551,7 +550,7 @@ class Access:
         self, model: type[_A], method: str, call: Callable[[], Awaitable[AsyncSlackResponse]]
     ) -> _A | None:
         """Return what Slack says; None if it does not answer, or asks to wait."""
-        if self.call_limits.until(method) is not None:
+        if self._limits.until(method) is not None:
             return None
         try:
             async with translated(self._timings.call_timeout):
@@ -559,10 +558,9 @@ class Access:
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != _NO_SCOPE:
                 # The workspace refuses the app: the same question again gets no other answer.
-                self.call_limits.limit(method, self._timings.pause)
+                self._limits.limit(method, self._timings.pause)
             return cast("_A", model.model_construct(error=error.code))
-        except OutsideError as error:
-            self.call_limits.note(method, error)
+        except OutsideError:
             return None
 
 

@@ -52,11 +52,14 @@ class SlackCalls:
     Args:
         outages: learns when Slack answered.
         metrics: counts the calls.
+        clock, timings: how long Slack may ask to wait.
     """
 
-    def __init__(self, outages: Outages, metrics: Metrics) -> None:
+    def __init__(self, outages: Outages, metrics: Metrics, clock: Clock, timings: Timings) -> None:
         self.outages = outages
         self._metrics = metrics
+        self.limits: CallLimits[str] = CallLimits(clock, timings.max_wait)
+        """Those of the methods, by their names, as far as calls show them."""
         self.in_doubt = asyncio.Event()
         """Set while it is not known that Slack accepts our token."""
         self.in_doubt.set()
@@ -75,8 +78,10 @@ class SlackCalls:
             self._note(method, None)
 
     def _note(self, method: str, failure: OutsideError | None) -> None:
-        if failure is not None and not isinstance(failure, Refused):
-            return
+        if failure is not None:
+            self.limits.note(method, failure)
+            if not isinstance(failure, Refused):
+                return
         self.outages.note_answer()
         if method in _OTHER_TOKEN:
             return

@@ -22,12 +22,13 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock, deadline
-from bot.errors import Outages, OutsideError, Refused, Unavailable
+from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind
 from bot.log import reference
 from bot.model import Job, State
 from bot.service.client import VideoService
 from bot.slack.access import Access
+from bot.slack.client import SlackCalls
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.payloads import (
@@ -263,8 +264,7 @@ class HandlerContext:
     installation: InstallationSource
     open_home: Callable[[str, int], Awaitable[None]]
     """Has a user's Home tab published on this page, and whenever it changes."""
-    outages: Outages
-    """Of Slack."""
+    calls: SlackCalls
     media_hosts: frozenset[str] = frozenset()
     """From which finished videos are fetched, to show them."""
     consent_statement: str = ""
@@ -341,7 +341,7 @@ class HandlerContext:
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
         """Open a modal; return None, or a sentence for the user if Slack did not open it."""
         try:
-            async with translated(self.timings.view_timeout, self.outages):
+            async with translated(self.timings.view_timeout, self.calls.outages):
                 await self.client.views_open(trigger_id=trigger_id, view=view)
         except Refused as error:
             match ERROR_ACTIONS.get(error.code):

@@ -14,7 +14,6 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
 from bot.service.media import hosts_to_allow
-from bot.slack.client import CallLimits
 from bot.slack.context import (
     HandlerContext,
     Refusal,
@@ -413,7 +412,6 @@ class HomePublisher:
     def __init__(self, ctx: HandlerContext) -> None:
         self._ctx = ctx
         self._homes: dict[str, OpenHome] = {}  # the least recently opened first
-        self._limits: CallLimits[str] = CallLimits(ctx.clock, ctx.timings.max_wait)
         self.due = ctx.store.database.event(Topic.HOMES)
         """Set when one may have become due."""
         ctx.store.database.subscribe(Topic.HOMES, self._on_change)
@@ -449,7 +447,7 @@ class HomePublisher:
         """
         if self._ctx.installation.is_uninstalled:
             return Claimed()
-        if (held_until := self._limits.until(_PUBLISH)) is not None:
+        if (held_until := self._ctx.calls.limits.until(_PUBLISH)) is not None:
             return Claimed(next_due=held_until)
         now = self._ctx.clock.now()
         due = [
@@ -480,11 +478,11 @@ class HomePublisher:
                 await self._ctx.client.views_publish(user_id=home.user, view=view)
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE:
-                self._limits.limit(_PUBLISH, timings.pause)
+                self._ctx.calls.limits.limit(_PUBLISH, timings.pause)
             else:
                 _LOG.error("Slack refuses a Home tab", extra={"reason": error.reason})
         except OutsideError as error:
-            if self._limits.note(_PUBLISH, error):
+            if error.retry_after is not None:
                 home.changed = True
                 self.due.set()
         finally:  # it is left alone for a moment: then it shows the newest of all changes

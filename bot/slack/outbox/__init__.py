@@ -10,7 +10,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.errors import OutsideError, Unavailable
 from bot.model import Delivery, DeliveryState
-from bot.slack.client import CallLimits, RateLimits
+from bot.slack.client import RateLimits
 from bot.slack.context import HandlerContext
 from bot.slack.errors import translated
 from bot.slack.payloads import Payload
@@ -26,12 +26,10 @@ class Outbox:
         ctx: HandlerContext,
         rng: random.Random,
         limits: RateLimits,
-        methods: CallLimits[str],
     ) -> None:
         self._ctx = ctx
         self._rng = rng
         self._limits = limits
-        self._methods = methods
 
     async def _call(
         self, model: type[_M], method: str, call: Callable[[], Awaitable[AsyncSlackResponse]]
@@ -41,16 +39,12 @@ class Outbox:
         Raises:
             Refused, Unavailable, Uncertain: there is none.
         """
-        until = self._methods.begin(method, self._ctx.timings.call_interval)
+        until = self._ctx.calls.limits.begin(method, self._ctx.timings.call_interval)
         if until is not None:
             wait = max(until - self._ctx.clock.now(), timedelta(0))
             raise Unavailable("Slack asks to wait.", retry_after=wait)
-        try:
-            async with translated(self._ctx.timings.call_timeout, self._ctx.outages):
-                return model.model_validate((await call()).data)
-        except OutsideError as error:
-            self._methods.note(method, error)
-            raise
+        async with translated(self._ctx.timings.call_timeout, self._ctx.calls.outages):
+            return model.model_validate((await call()).data)
 
     async def _begin(self, delivery: Delivery, marked_at: datetime | None = None) -> bool:
         """Mark a delivery as being sent, unless its claim did; return whether its call may begin.

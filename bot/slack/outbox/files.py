@@ -83,10 +83,9 @@ class Uploads(Outbox):
         ctx: HandlerContext,
         rng: random.Random,
         limits: RateLimits,
-        methods: CallLimits[str],
         videos: VideoSource | None,
     ) -> None:
-        super().__init__(ctx, rng, limits, methods)
+        super().__init__(ctx, rng, limits)
         self._videos = videos
         # By role and channel, or for the workspace: where no such file is shared for a while.
         self._refused_in: CallLimits[tuple[Role, str]] = CallLimits(
@@ -204,7 +203,7 @@ class Uploads(Outbox):
         """
         if self._videos is None:
             raise Refused("MEDIA_HOSTS is not set any more", code="host")
-        if (until := self._methods.until(_GET_URL)) is not None:
+        if (until := self._ctx.calls.limits.until(_GET_URL)) is not None:
             raise Unavailable("Slack asks to wait.", retry_after=until - self._ctx.clock.now())
         limit = self._ctx.timings.transfer_timeout
         try:

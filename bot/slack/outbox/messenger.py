@@ -19,7 +19,7 @@ from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role, State, notice_day
 from bot.service.media import VideoSource
 from bot.slack.access import CONVERSATIONS
-from bot.slack.client import CallLimits, RateLimits
+from bot.slack.client import RateLimits
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.outbox import Outbox
@@ -91,13 +91,12 @@ class Messenger(Outbox):
         videos: VideoSource | None = None,
     ) -> None:
         limits = RateLimits(ctx.clock, ctx.timings)
-        methods = CallLimits[str](ctx.clock, ctx.timings.max_wait)
-        super().__init__(ctx, rng, limits, methods)
+        super().__init__(ctx, rng, limits)
         self.due = ctx.store.deliveries.due
         self._admins_first = admins_first
         self._metrics = metrics
         self._lost_posts = PostSearch(ctx.client, ctx.timings, join_channels)
-        self._uploads = Uploads(ctx, rng, limits, methods, videos)
+        self._uploads = Uploads(ctx, rng, limits, videos)
         self._without_metadata: set[int] = set()  # deliveries
         self._unregistered: set[str] = set()
 
@@ -206,7 +205,7 @@ class Messenger(Outbox):
         if not await self._begin(delivery, outgoing.marked_at):
             return
         try:
-            async with translated(self._ctx.timings.call_timeout, self._ctx.outages):
+            async with translated(self._ctx.timings.call_timeout, self._ctx.calls.outages):
                 answer = await self._ctx.client.chat_postMessage(
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
@@ -325,7 +324,7 @@ class Messenger(Outbox):
         if is_read_outside and delivery.role is Role.CARD:
             message = ended_outside(self._ctx.presenters[job.kind])
         try:
-            async with translated(self._ctx.timings.call_timeout, self._ctx.outages):
+            async with translated(self._ctx.timings.call_timeout, self._ctx.calls.outages):
                 await self._ctx.client.chat_update(
                     channel=delivery.channel,
                     ts=delivery.ts or "",
@@ -442,9 +441,9 @@ class Messenger(Outbox):
         is_read_outside = await self._ctx.access.is_read_outside(delivery.channel, asked_at, latest)
         if is_read_outside is not None:
             return is_read_outside
-        if (until := self._ctx.access.call_limits.until(CONVERSATIONS)) is not None:
+        if (until := self._ctx.calls.limits.until(CONVERSATIONS)) is not None:
             await self._release(delivery, until)
-        elif delivery.failures < _MAX_OPENINGS or self._ctx.outages.current is not None:
+        elif delivery.failures < _MAX_OPENINGS or self._ctx.calls.outages.current is not None:
             await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
         else:
             return True
