@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
@@ -309,10 +309,19 @@ def retention_note(job: Job) -> str:
     return "I no longer have what was entered. Please fill in the form again." if job.erased else ""
 
 
-def place_to_retry(job: Job, action: BlockAction) -> Mapping[str, str]:
-    """Return what is filled in for where to post: nothing if the person may not see that place."""
+def filled_again(job: Job, action: BlockAction, shared: Collection[str]) -> dict[str, str]:
+    """Return the input of a job for who presses a button: others see no more than is ``shared``.
+
+    Where to post is not filled in if they may not see that place.
+    """
+    shown = job.params if action.user == job.user else shared
+    filled = {name: value for name, value in job.params.items() if name in shown}
+    if job.tell_channel:
+        filled[TELL_CHANNEL] = "yes"
     is_seen = action.user == job.user or action.channel == job.channel
-    return {"where": job.channel} if is_seen and job.channel.startswith(("C", "G")) else {}
+    if is_seen and job.channel.startswith(("C", "G")):
+        filled["where"] = job.channel
+    return filled
 
 
 def form(

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
@@ -274,14 +274,20 @@ async def _point_to(ctx: HandlerContext, response_url: str, card: Delivery) -> N
     await ctx.replace_original(response_url, Message.of([section(text)]))
 
 
-async def find_failed(ctx: HandlerContext, action: BlockAction) -> Job | None:
-    """Return the job of *Edit and retry*, as ``find_job`` does; None if it was retried before."""
+async def open_retry(
+    ctx: HandlerContext, action: BlockAction, draw: Callable[[Job, dict[str, Any]], Json]
+) -> str | None:
+    """Open the form with the input of a failed job, unless it was retried before.
+
+    ``draw`` returns the form of the job with these metadata.
+    """
     job = await find_job(ctx, action)
     retry = await ctx.store.jobs.fetch_retry(job)
-    if retry is None:
-        return job
-    ctx.answer_later(action, _already_retried(ctx, retry))
-    return None
+    if retry is not None:
+        ctx.answer_later(action, _already_retried(ctx, retry))
+        return None
+    view = draw(job, await _retry_metadata(ctx, job))
+    return await ctx.open_form(job.kind, action, job.channel, view)
 
 
 async def _already_retried(ctx: HandlerContext, retry: Job) -> Message:
@@ -291,7 +297,7 @@ async def _already_retried(ctx: HandlerContext, retry: Job) -> Message:
     return Message(f"{_RETRIED}{where}")
 
 
-async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
+async def _retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
     """Return the metadata of a form that retries a job: it goes into the thread of its card."""
     card = await ctx.store.deliveries.fetch_card(job)
     # A job that was to be posted as a direct message has the person's id for a channel.

@@ -17,7 +17,7 @@ from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, REPLICA, parse
 from bot.kinds.video import is_replica_id
 from bot.links import expiry_of, only_hosts
-from bot.model import Snapshot, Verdict
+from bot.model import Job, Snapshot, Verdict
 from bot.service.errors import UNKNOWN_ID
 from bot.slack.context import (
     Feature,
@@ -35,12 +35,12 @@ from bot.slack.context import (
 from bot.slack.features.forms import (
     Metadata,
     drawn_fields,
+    filled_again,
     form,
     is_of_other_version,
     link_field,
     metadata_of,
     of_this_version,
-    place_to_retry,
     read_replica,
     replica_label,
     retention_note,
@@ -50,7 +50,7 @@ from bot.slack.features.forms import (
     where_field,
 )
 from bot.slack.features.help import replica_help
-from bot.slack.features.jobs import find_failed, list_jobs, not_theirs, retry_metadata, show_status
+from bot.slack.features.jobs import list_jobs, not_theirs, open_retry, show_status
 from bot.slack.payloads import BlockAction, PrivateMetadata, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import (
     Json,
@@ -175,16 +175,13 @@ async def open_form(
 
 
 async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
-    """Open the form with the input of a failed job."""
-    job = await find_failed(ctx, action)
-    if job is None:
-        return None
-    # Only the user who typed a link sees it.
-    shown = job.params if action.user == job.user else ("replica_name",)
-    fields = {name: value for name, value in job.params.items() if name in shown}
-    filled = {**fields, _OWNER: job.owner or job.user, **place_to_retry(job, action)}
-    view = _draw_form(ctx, filled, await retry_metadata(ctx, job), retention_note(job))
-    return await ctx.open_form(_KIND, action, job.channel, view)
+    """Open the form with the input of a failed job: its links, only for who typed them."""
+
+    def draw(job: Job, metadata: Metadata) -> Json:
+        filled = filled_again(job, action, ("replica_name",)) | {_OWNER: job.owner or job.user}
+        return _draw_form(ctx, filled, metadata, retention_note(job))
+
+    return await open_retry(ctx, action, draw)
 
 
 # ── The form ──────────────────────────────────────────────────────────────────────────────────

@@ -38,6 +38,7 @@ from bot.slack.features.forms import (
     Metadata,
     check_used,
     drawn_fields,
+    filled_again,
     fits_in_metadata,
     form,
     is_of_other_version,
@@ -45,7 +46,6 @@ from bot.slack.features.forms import (
     metadata_of,
     note_of,
     of_this_version,
-    place_to_retry,
     read_script,
     readable_metadata,
     replica_label,
@@ -57,11 +57,10 @@ from bot.slack.features.forms import (
 )
 from bot.slack.features.help import video_help
 from bot.slack.features.jobs import (
-    find_failed,
     find_job,
     find_made,
     list_jobs,
-    retry_metadata,
+    open_retry,
     show_status,
 )
 from bot.slack.payloads import (
@@ -265,8 +264,7 @@ def _in_one(fields: Mapping[str, str]) -> dict[str, str]:
 
 async def retry(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with the input of a failed job."""
-    job = await find_failed(ctx, action)
-    return await _open_with(ctx, action, job, await retry_metadata(ctx, job)) if job else None
+    return await open_retry(ctx, action, partial(_draw_again, ctx, action))
 
 
 async def make_another(ctx: HandlerContext, action: BlockAction) -> str | None:
@@ -275,25 +273,16 @@ async def make_another(ctx: HandlerContext, action: BlockAction) -> str | None:
     All who see the video there may.
     """
     job = await find_job(ctx, action, what="use this here", is_shared=True)
-    return await _open_with(ctx, action, job, {"channel": action.channel})
-
-
-async def _open_with(
-    ctx: HandlerContext, action: BlockAction, job: Job, metadata: Metadata
-) -> str | None:
-    """Open the form with the input of a job."""
-    filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
-    if len(filled.get("script", "")) > MAX_BOX:  # it does not fit into its field
-        metadata = {**metadata, "script_of": job.id}
-    view = draw_form(ctx, filled, metadata, retention_note(job))
+    view = _draw_again(ctx, action, job, {"channel": action.channel})
     return await ctx.open_form(_KIND, action, job.channel, view)
 
 
-def _fields_for(user: str, job: Job) -> dict[str, str]:
-    """Return the input of a job that a user sees: a script, only if they typed it."""
-    shown = job.params if user == job.user else ("replica_id", "video_name")
-    told = {TELL_CHANNEL: "yes"} if job.tell_channel else {}
-    return {name: value for name, value in job.params.items() if name in shown} | told
+def _draw_again(ctx: HandlerContext, action: BlockAction, job: Job, metadata: Metadata) -> Json:
+    """Return the form with the input of a job: a script, only for who typed it."""
+    filled = filled_again(job, action, ("replica_id", "video_name"))
+    if len(filled.get("script", "")) > MAX_BOX:  # it does not fit into its field
+        metadata = {**metadata, "script_of": job.id}
+    return draw_form(ctx, filled, metadata, retention_note(job))
 
 
 async def use_replica(
