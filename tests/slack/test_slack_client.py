@@ -194,7 +194,7 @@ async def test_what_only_other_commands_and_settings_need_is_not_imported(
             "bot.store.move",
             "bot.store.backup",
         ),
-        *("dotenv", "psycopg", "slack_bolt.adapter", "slack_sdk.socket_mode", "yaml"),
+        *("dotenv", "psycopg", "slack_bolt.adapter.socket_mode", "slack_sdk.socket_mode", "yaml"),
     }
 
 
