@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass, field
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 
@@ -40,6 +41,36 @@ async def _observed(
 
 psycopg.AsyncConnection.notifies = _observed  # type: ignore[assignment,method-assign]
 
+_notify: Final = PostgresDatabase._notify
+
+
+@dataclass
+class _Sent:
+    """How often a database has notified others; locked while it does."""
+
+    times: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_sent: Final[WeakKeyDictionary[PostgresDatabase, _Sent]] = WeakKeyDictionary()
+
+
+async def _counted(database: PostgresDatabase) -> None:
+    sent = _sent.setdefault(database, _Sent())
+    async with sent.lock:
+        if database._has_changed.is_set():
+            sent.times += 1
+            await _notify(database)
+
+
+PostgresDatabase._notify = _counted  # type: ignore[assignment,method-assign]
+
+
+async def notified(database: PostgresDatabase) -> int:
+    """Notify the other copies now; return how many times this was done since the start."""
+    await database._notify()
+    return _sent[database].times
+
 
 class Notifications:
     """The notifications between the copies of a world, which all run in this process."""
@@ -62,7 +93,7 @@ class Notifications:
         ]
         if len(databases) < 2:
             return False
-        sent = sum([await database.notified() for database in databases])
+        sent = sum([await notified(database) for database in databases])
         if sent == self._seen:
             return False
         self._seen = sent

@@ -145,7 +145,7 @@ async def test_what_one_copy_makes_due_later_the_other_knows_for_that_time(
 ) -> None:
     job = await running(store)
     assert isinstance(store.database, PostgresDatabase)
-    await store.database.notified()
+    await store.database._notify()
     never = replace(TIMINGS, slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
     async with PostgresDatabase.open(postgres_url, timings=never) as other:
         due = other.event(Topic.JOBS)

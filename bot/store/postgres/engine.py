@@ -485,8 +485,6 @@ class PostgresDatabase(Database):
         self._changed = set[tuple[Topic, str]]()
         self._has_changed = asyncio.Event()
         self._sender = secrets.token_hex(8)
-        self._notifying = asyncio.Lock()
-        self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
         self._url = url
         self._links = [Link(url) for _ in range(_CONNECTIONS)]
@@ -700,28 +698,24 @@ class PostgresDatabase(Database):
 
     # ── Notifications between copies ──────────────────────────────────────────────────────────
 
-    async def notified(self) -> int:
-        """Notify the other processes now; return how many times this was done since the start."""
-        async with self._notifying:
-            if self._changed:
-                channels = [_CHANNELS[topic] for topic, _ in self._changed]
-                subjects = [subject for _, subject in self._changed]
-                self._changed.clear()
-                self._has_changed.clear()
-                self._notifications += 1
-
-                def notify(tx: Transaction) -> None:
-                    tx.all(_NOTIFY, channels=channels, subjects=subjects, sender=self._sender)
-
-                with contextlib.suppress(DatabaseError):  # their slow poll finds it
-                    await self.run(notify, durable=False)
-        return self._notifications
-
     async def _notify_others(self) -> None:
         while True:
             await asyncio.sleep(_INTERVAL_S)  # all of a moment is one notification
             await self._has_changed.wait()
-            await self.notified()
+            await self._notify()
+
+    async def _notify(self) -> None:
+        """Notify the other processes of what they were not notified of yet."""
+        channels = [_CHANNELS[topic] for topic, _ in self._changed]
+        subjects = [subject for _, subject in self._changed]
+        self._changed.clear()
+        self._has_changed.clear()
+
+        def notify(tx: Transaction) -> None:
+            tx.all(_NOTIFY, channels=channels, subjects=subjects, sender=self._sender)
+
+        with contextlib.suppress(DatabaseError):  # their slow poll finds it
+            await self.run(notify, durable=False)
 
     async def _listen(self) -> None:
         """Pass on what others notify of, and poll slowly."""
