@@ -172,10 +172,9 @@ class _Connection(web.RequestHandler):
     def __init__(
         self, server: web.Server, connections: _Connections, receive_timeout_s: float
     ) -> None:
-        loop = asyncio.get_running_loop()
         super().__init__(
             server,
-            loop=loop,
+            loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]
             # Slack signs the bytes as sent, and nothing unsigned is decompressed.
             auto_decompress=False,
@@ -184,7 +183,6 @@ class _Connection(web.RequestHandler):
             # After the answer, the rest of a body is read and dropped for this long.
             lingering_time=receive_timeout_s,
         )
-        self._loop = loop
         self._connections = connections
         self._receive_timeout_s = receive_timeout_s
         self._is_answering = False
@@ -264,7 +262,8 @@ class _Connection(web.RequestHandler):
 
     def _start_deadline(self) -> None:
         if self._deadline is None and self.transport is not None:
-            self._deadline = self._loop.call_later(self._receive_timeout_s, self.force_close)
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._receive_timeout_s, self.force_close)
 
     def _clear_deadline(self) -> None:
         if self._deadline is not None:
