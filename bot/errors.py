@@ -89,7 +89,7 @@ class Outages:
         self,
         side: str,
         clock: Clock,
-        on_end: Callable[[], None] = lambda: None,
+        on_end: Callable[[], object] = lambda: None,
         remedy: str = "",
     ) -> None:
         self._side = side

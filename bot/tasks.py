@@ -26,11 +26,12 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` in a task of its own; log what it raises."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` in a task of its own, which is returned; log what it raises."""
         task = asyncio.create_task(self._logged(work))  # noqa: TID251 - this is the one place
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def spawn_at(
         self, clock: Clock, at: datetime, work: Callable[[], Coroutine[Any, Any, None]]

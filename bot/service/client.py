@@ -187,7 +187,7 @@ class VideoService:
         clients: Clients,
         clock: Clock,
         timings: Timings,
-        on_recovery: Callable[[Collection[Failure]], None] = lambda _: None,
+        on_recovery: Callable[[Collection[Failure]], object] = lambda _: None,
         newest_made: Callable[[], Awaitable[tuple[str, str] | None]] | None = None,
         metrics: Metrics | None = None,
     ) -> None:

@@ -4,7 +4,6 @@ What Slack says about people, channels and user groups is asked in the backgroun
 """
 
 import asyncio
-import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta, timezone, tzinfo
@@ -88,13 +87,12 @@ class Lookups(Generic[_T]):
         self._clock = clock
         self._max_age = max_age
         self._answers: OrderedDict[str, tuple[datetime, _T]] = OrderedDict()
-        self._asking: dict[str, asyncio.Event] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
 
     def prepare(self, key: str, max_age: timedelta | None = None) -> None:
         """Ask about an id in the background, unless a fresh answer is known."""
         if not self._is_fresh(key, max_age or self._max_age) and key not in self._asking:
-            self._asking[key] = asyncio.Event()
-            self._background.spawn(self._look_up(key))
+            self._asking[key] = self._background.spawn(self._look_up(key))
 
     def known(self, key: str) -> _T | None:
         """Return the last answer about an id, without asking."""
@@ -112,9 +110,8 @@ class Lookups(Generic[_T]):
         """
         self.prepare(key, max_age)
         if (asking := self._asking.get(key)) is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
-                    await asking.wait()
+            timeout = deadline - asyncio.get_running_loop().time()
+            await asyncio.wait([asking], timeout=max(0, timeout))
         return self.known(key)
 
     async def fresh(self, key: str, deadline: float, max_age: timedelta) -> _T | None:
@@ -132,7 +129,7 @@ class Lookups(Generic[_T]):
                 if len(self._answers) > _MAX_KEPT:
                     self._answers.popitem(last=False)
         finally:
-            self._asking.pop(key).set()
+            del self._asking[key]
 
     def _is_fresh(self, key: str, max_age: timedelta) -> bool:
         answer = self._answers.get(key)

@@ -143,7 +143,7 @@ class InstallationSource:
         self.current: Installation | None = None
         """What is known of it now."""
         self._learned = False
-        self._learning: asyncio.Event | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._failed = False
         self.is_of_other_team = False
         """Whether the token belongs to another team than the database."""
@@ -206,18 +206,16 @@ class InstallationSource:
         if not self._learned:
             self.learn()
         if self.current is None and self._learning is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._timings.installation_timeout.total_seconds()):
-                    await self._learning.wait()
+            timeout = self._timings.installation_timeout.total_seconds()
+            await asyncio.wait([self._learning], timeout=timeout)
         return self.current
 
     def learn(self) -> None:
         """Ask Slack in the background, unless that is under way."""
         if self._learning is None:
-            self._learning = asyncio.Event()
-            self._background.spawn(self._learn(self._learning))
+            self._learning = self._background.spawn(self._learn())
 
-    async def _learn(self, done: asyncio.Event) -> None:
+    async def _learn(self) -> None:
         try:
             found = await fetch_installation(self._client, self._timings, self.calls.outages)
             self._compare(found, await self._store.installation.save(found))
@@ -232,7 +230,6 @@ class InstallationSource:
                 _LOG.warning("the workspace is not known", extra={"reason": str(error)})
         finally:
             self._learning = None
-            done.set()
 
     async def _ask_store(self) -> None:
         """Send nothing if another copy of the bot was told that the app is uninstalled."""

@@ -123,8 +123,6 @@ class EventSender(Sender):
             AliasPath("event", "user_team"), AliasPath("event", "team"), "team_id"
         )
     )
-    place: Text | None = Field(default=None, validation_alias="team_id")
-    place_enterprise: Text | None = Field(default=None, validation_alias="enterprise_id")
 
 
 class TokensRevoked(Payload):
