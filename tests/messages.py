@@ -27,7 +27,7 @@ from bot.slack.views import card as bot_cards
 from bot.slack.views.blocks import Json, Message
 from bot.slack.views.buttons import replica_row
 from bot.slack.views.card import FILE_COMMENT, file_name
-from bot.slack.views.home import AdminContent, Health, HomeContent, home_view, spending_modal
+from bot.slack.views.home import admin_sections, health_text, home_view, spending_modal
 from bot.slack.views.limits import limit_sentence, resets_in_form
 from bot.slack.views.question import (
     approval_request,
@@ -326,8 +326,10 @@ def view_entries() -> Iterator[Entry]:
     jobs = [ASKED, cards.rendering(), cards.CARDS["erased"]]
     replicas = [replica_row(KnownReplica("r-anna", "Anna"), "Anna", may_change=True)]
     made = made_with([cards.WELL, cards.rendering()], {cards.WELL.id}, PRESENTERS).blocks
-    full = HomeContent(
+    full = home_view(
         jobs,
+        PRESENTERS,
+        command,
         page=1,
         more=True,
         replicas=replicas,
@@ -335,13 +337,13 @@ def view_entries() -> Iterator[Entry]:
         admin=ADMIN,
         made=made,
     )
-    spending = spending_modal(ADMIN.spending, NINE)
+    spending = spending_modal(_SPENDING, NINE)
     yield "Spending, for an admin", view_lines(spending)
-    yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
+    yield "Home, for an admin", view_lines(full)
     for what, admin in (("with problems", IN_TROUBLE), ("service down", DOWN)):
-        empty = HomeContent([], page=0, more=False, replicas=[], admin=admin)
-        yield f"Home, {what}", view_lines(home_view(empty, PRESENTERS, command))
-    yield "Change limits, for an admin", view_lines(limits_form(ADMIN.in_force, GROUPS))
+        empty = home_view([], PRESENTERS, command, page=0, more=False, replicas=[], admin=admin)
+        yield f"Home, {what}", view_lines(empty)
+    yield "Change limits, for an admin", view_lines(limits_form(_IN_FORCE, GROUPS))
 
 
 # ── Forms, as Slack got them ──────────────────────────────────────────────────────────────────
@@ -551,14 +553,6 @@ def sources() -> Iterator[tuple[str, str]]:
         yield heading, (BOT / name).read_text(encoding="utf-8")
 
 
-_HEALTH: Final = Health(
-    used=12,
-    limit=500,
-    unsent=0,
-    key_refused=False,
-    next_try=None,
-    slowed_down=False,
-)
 _SETTINGS: Final = Limits(
     max_open_per_user=20, max_per_user_per_day=100, max_per_day=500, max_script=3000
 )
@@ -571,33 +565,40 @@ _SPENDERS: Final = (
     PersonSpending(BEN, 1, 0, timedelta(seconds=40)),
 )
 GROUPS: Final = (Group(id="S0MARKETING", name="Marketing", handle="marketing"),)
-ADMIN: Final = AdminContent(
-    health=_HEALTH,
-    spending=MonthSpending(NINE, _SPENDERS),
-    in_force=LimitsInForce(
-        replace(_SETTINGS, max_per_user_per_month=30, training_users=frozenset({ANA, BEN})),
-        _SETTINGS,
-        _CHANGES,
-    ),
+_SPENDING: Final = MonthSpending(NINE, _SPENDERS)
+_IN_FORCE: Final = LimitsInForce(
+    replace(_SETTINGS, max_per_user_per_month=30, training_users=frozenset({ANA, BEN})),
+    _SETTINGS,
+    _CHANGES,
+)
+ADMIN: Final = admin_sections(
+    _IN_FORCE,
+    _SPENDING,
+    health_text(used=12, limit=500),
     past=(
         *_CHANGES.values(),
         LimitChange("MAX_SCRIPT", "3000", BEN, NINE, before="1000"),
     ),
     media_hosts="stream.example.com",
 )
-IN_TROUBLE: Final = AdminContent(
-    health=replace(
-        _HEALTH,
+IN_TROUBLE: Final = admin_sections(
+    LimitsInForce(_SETTINGS, _SETTINGS, {}),
+    MonthSpending(NINE),
+    health_text(
+        used=12,
+        limit=500,
         unsent=3,
         key_refused=True,
         next_try=NINE,
         slowed_down=True,
         to_approve=2,
     ),
-    spending=MonthSpending(NINE),
-    in_force=LimitsInForce(_SETTINGS, _SETTINGS, {}),
 )
-DOWN: Final = replace(IN_TROUBLE, health=replace(_HEALTH, down_since=NINE, waiting=12))
+DOWN: Final = admin_sections(
+    LimitsInForce(_SETTINGS, _SETTINGS, {}),
+    MonthSpending(NINE),
+    health_text(used=12, limit=500, down_since=NINE, waiting=12),
+)
 
 
 def approval_messages() -> Iterator[tuple[str, Message]]:

@@ -37,7 +37,7 @@ from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import OPTIONAL_SCOPES, REQUIRED_SCOPES
 from bot.slack.views.buttons import TURN_PAGE
 from bot.slack.views.card import card, reply
-from bot.slack.views.home import HomeContent, home_view
+from bot.slack.views.home import home_view
 from bot.slack.views.kinds import state_word
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
@@ -208,8 +208,7 @@ def test_every_button_has_a_listener_or_is_a_link() -> None:
         for each in objects(message.blocks)
         if each.get("type") == "button"
     ]
-    home = HomeContent(jobs=list(jobs()), page=1, more=True, replicas=())
-    shown = home_view(home, PRESENTERS, "/{}".format)
+    shown = home_view(list(jobs()), PRESENTERS, "/{}".format, page=1, more=True, replicas=())
     rendered += [each for each in objects(shown["blocks"]) if each.get("type") == "button"]
     # One listener answers both of them.
     rendered = [each for each in rendered if not each["action_id"].startswith(TURN_PAGE)]

@@ -13,9 +13,8 @@ from bot.slack.views.home import (
     MAX_QUESTIONS,
     MAX_REPLICAS,
     PAGE,
-    AdminContent,
-    Health,
-    HomeContent,
+    admin_sections,
+    health_text,
     home_view,
     spending_modal,
 )
@@ -300,19 +299,29 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
     spending = MonthSpending(
         NINE, [PersonSpending(user, 1_000_000, 1_000_000, timedelta(days=99)) for user in USERS]
     )
-    health = Health(1, 2, unsent=3, key_refused=True, next_try=NINE, slowed_down=True)
+    health = health_text(
+        used=1, limit=2, unsent=3, key_refused=True, next_try=NINE, slowed_down=True
+    )
     job = replace(ASKED, params={"script": LONG, "video_name": LONG})
-    content = HomeContent(
-        jobs=[job] * PAGE,
+    view = home_view(
+        [job] * PAGE,
+        PRESENTERS,
+        "/{}".format,
         page=5,
         more=True,
         replicas=[replica_row(KnownReplica("r", LONG), LONG[:75], may_change=True)] * MAX_REPLICAS,
         made=made_with([job] * MAX_MADE, {job.id}, PRESENTERS).blocks,
         questions=[job] * MAX_QUESTIONS,
         to_approve=[job] * MAX_COUNTED,
-        admin=AdminContent(health, spending, in_force, [past] * MAX_PAST, "cdn.example.com," * 999),
+        admin=admin_sections(
+            in_force,
+            spending,
+            health,
+            past=[past] * MAX_PAST,
+            media_hosts="cdn.example.com," * 999,
+        ),
     )
-    assert validate_view(home_view(content, PRESENTERS, "/{}".format)) == []
+    assert validate_view(view) == []
     assert validate_view(spending_modal(spending, NINE)) == []
     groups = [Group(id=f"S{user[1:]}", name="N" * 200, handle="h" * 80) for user in USERS]
     assert validate_view(limits_form(in_force, groups)) == []

@@ -64,9 +64,8 @@ from bot.slack.views.home import (
     MAX_REPLICAS,
     MONTH,
     PAGE,
-    AdminContent,
-    Health,
-    HomeContent,
+    admin_sections,
+    health_text,
     home_view,
     month_named,
     spending_modal,
@@ -79,7 +78,6 @@ from bot.store import (
     Claimed,
     KnownReplica,
     Limit,
-    Limits,
     LimitsInForce,
     Topic,
     limit_hash,
@@ -496,8 +494,10 @@ class HomePublisher:
         questions = (
             await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
         )
-        content = HomeContent(
-            jobs=found[:PAGE],
+        return home_view(
+            found[:PAGE],
+            ctx.presenters,
+            ctx.command,
             page=home.page,
             more=len(found) > PAGE,
             replicas=[
@@ -512,9 +512,8 @@ class HomePublisher:
             retried=await store.jobs.list_retried([job.id for job in found]),
             questions=questions,
             to_approve=await store.jobs.list_to_approve(home.user, MAX_COUNTED),
-            admin=await self._admin_content() if is_admin else None,
+            admin=await self._admin_sections() if is_admin else (),
         )
-        return home_view(content, ctx.presenters, ctx.command)
 
     async def _made_with(self, user: str) -> Sequence[Json]:
         """Return the part about what others made with a person's replicas, if there are any."""
@@ -527,28 +526,26 @@ class HomePublisher:
         muted = any(each.muted for each in owned)
         return made_with(made, public, ctx.presenters, muted=muted).blocks
 
-    async def _admin_content(self) -> AdminContent:
-        store, allowed = self._ctx.store, self._ctx.media_hosts
+    async def _admin_sections(self) -> list[Json]:
+        ctx, store = self._ctx, self._ctx.store
         in_force = await store.limits.fetch()
-        return AdminContent(
-            health=await self._health(in_force.limits),
-            spending=await store.limits.fetch_spending(self._ctx.clock.now()),
-            in_force=in_force,
-            past=await store.limits.fetch_past(MAX_PAST),
-            media_hosts=hosts_to_allow(await store.jobs.list_finished_videos(), allowed),
-            price=self._ctx.price,
-        )
-
-    async def _health(self, limits: Limits) -> Health:
-        ctx, counts = self._ctx, await self._ctx.store.jobs.count_waiting()
-        return Health(
-            used=ctx.store.limits.used("", ctx.clock.now())["max_per_day"],
-            limit=limits.max_per_day,
+        counts, outage = await store.jobs.count_waiting(), ctx.service.outages.current
+        health = health_text(
+            used=store.limits.used("", ctx.clock.now())["max_per_day"],
+            limit=in_force.limits.max_per_day,
             unsent=counts["unsent"],
             key_refused=ctx.service.known_key_refusal is not None,
             next_try=ctx.service.next_credit_try,
             slowed_down=ctx.service.is_slowed_down,
-            down_since=outage.since if (outage := ctx.service.outages.current) else None,
+            down_since=outage.since if outage else None,
             waiting=counts["held"] if outage else 0,
             to_approve=counts["to_approve"],
+        )
+        return admin_sections(
+            in_force,
+            await store.limits.fetch_spending(ctx.clock.now()),
+            health,
+            past=await store.limits.fetch_past(MAX_PAST),
+            media_hosts=hosts_to_allow(await store.jobs.list_finished_videos(), ctx.media_hosts),
+            price=ctx.price,
         )

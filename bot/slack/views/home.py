@@ -4,7 +4,7 @@ A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-v
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -71,82 +71,49 @@ _MAX_PEOPLE: Final = 1_000
 _PER_SECTION: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How the whole bot is."""
+def home_view(
+    jobs: Sequence[Job],
+    presenters: Presenters,
+    command: Callable[[str], str],
+    *,
+    page: int,
+    more: bool,
+    replicas: Sequence[Json],
+    retried: Collection[str] = (),
+    questions: Sequence[Job] = (),
+    to_approve: Sequence[Job] = (),
+    made: Sequence[Json] = (),
+    admin: Sequence[Json] = (),
+) -> Json:
+    """Return the view.
 
-    used: int
-    """Requests that count for this day, in UTC."""
-    limit: int
-    unsent: int
-    """Messages that wait to be posted."""
-    key_refused: bool
-    next_try: datetime | None
-    """When the next call finds out whether there is credit again; None if there is."""
-    slowed_down: bool
-    """Whether the service has asked to wait before it creates more."""
-    down_since: datetime | None = None
-    """Since when the service is down; None if it is not."""
-    waiting: int = 0
-    """Requests that wait for it to come back."""
-    to_approve: int = 0
-    """Requests that wait for approval."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdminContent:
-    """What admins see."""
-
-    health: Health
-    spending: MonthSpending
-    """Of this month."""
-    in_force: LimitsInForce
-    past: Sequence[LimitChange] = ()
-    """The last changes of limits, newest first."""
-    media_hosts: str = ""
-    """What ``MEDIA_HOSTS`` would be with the hosts of finished videos; "" if it has them all."""
-    price: Price = NO_PRICE
-
-
-@dataclass(frozen=True, slots=True)
-class HomeContent:
-    """What a Home tab shows."""
-
-    jobs: Sequence[Job]
-    """Those of the page."""
-    page: int
-    more: bool
-    """Whether there are jobs after these."""
-    replicas: Sequence[Json]
-    """A row for each of those that everyone can use."""
-    retried: Collection[str] = ()
-    """The ids of those jobs that were retried."""
-    questions: Sequence[Job] = ()
-    """Jobs of others that wait for an answer, for admins."""
-    to_approve: Sequence[Job] = ()
-    """Jobs of others that this person may approve."""
-    admin: AdminContent | None = None
-    """What admins see besides."""
-    made: Sequence[Json] = ()
-    """What others made with this person's replicas."""
-
-
-def home_view(content: HomeContent, presenters: Presenters, command: Callable[[str], str]) -> Json:
-    """Return the view; ``command`` gives the name of a kind's command."""
+    Args:
+        jobs: those of the page.
+        presenters: of the kinds.
+        command: gives the name of a kind's command.
+        page: which part of the person's jobs it shows, counted from 0.
+        more: whether there are jobs after these.
+        replicas: a row for each of those that everyone can use.
+        retried: the ids of those jobs that were retried.
+        questions: jobs of others that wait for an answer, for admins.
+        to_approve: jobs of others that this person may approve.
+        made: what others made with this person's replicas.
+        admin: what admins see besides.
+    """
     create, train = (presenter.noun for presenter in list(presenters.values())[:2])
     top = [
         button(f"Create a {create}", OPEN_CREATE, style="primary"),
         button(f"Train a {train}", OPEN_TRAIN),
     ]
-    known = [job for job in content.jobs if job.kind in presenters]
+    known = [job for job in jobs if job.kind in presenters]
     own = [job for job in known if _is_asked(job)]
     others = [job for job in known if not _is_asked(job)]
-    blocks = [actions(top), *_waiting(content, own, presenters)]
+    blocks = [actions(top), *_waiting(own, questions, to_approve, presenters)]
     if others or not own:
         blocks.append(_heading("Your requests"))
     for number, job in enumerate(others):
         blocks += [{"type": "divider"}] if number else []
-        is_retried = job.id in content.retried
+        is_retried = job.id in retried
         buttons = card_buttons(job, presenters[job.kind], is_retried=is_retried, most=1)
         blocks += _job(job, presenters[job.kind], buttons)
     if not known:
@@ -156,19 +123,19 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
             )
         )
     turns = []
-    if content.page > 0:
-        turns.append(button("Back", f"{TURN_PAGE}_back", value=str(content.page - 1)))
-    if content.more:
-        turns.append(button("Next", f"{TURN_PAGE}_on", value=str(content.page + 1)))
+    if page > 0:
+        turns.append(button("Back", f"{TURN_PAGE}_back", value=str(page - 1)))
+    if more:
+        turns.append(button("Next", f"{TURN_PAGE}_on", value=str(page + 1)))
     if turns:
         blocks += [{"type": "divider"}, actions(turns)]
     blocks.append(_heading(f"{train.capitalize()}s everyone here can use"))
-    blocks += content.replicas
-    if not content.replicas:
+    blocks += replicas
+    if not replicas:
         blocks.append(section(f"None yet. Train one, or add one with `{command(train)} add <id>`."))
-    blocks += content.made
-    if content.admin is not None:
-        blocks += [_heading("For admins"), *admin_sections(content.admin)]
+    blocks += made
+    if admin:
+        blocks += [_heading("For admins"), *admin]
     return {"type": "home", "blocks": blocks}
 
 
@@ -177,16 +144,18 @@ def _is_asked(job: Job) -> bool:
     return job.state is State.UNCONFIRMED and job.asked > 0
 
 
-def _waiting(content: HomeContent, own: Sequence[Job], presenters: Presenters) -> list[Json]:
+def _waiting(
+    own: Sequence[Job], questions: Sequence[Job], to_approve: Sequence[Job], presenters: Presenters
+) -> list[Json]:
     """Return what waits for the reader, with the questions about their ``own`` jobs."""
-    known = [job for job in content.to_approve if job.kind in presenters]
+    known = [job for job in to_approve if job.kind in presenters]
     blocks = [_heading("Waiting for your approval")] if known else []
     for job in known[:MAX_QUESTIONS]:
         blocks += _to_approve(job, presenters[job.kind])
     if (others := len(known) - MAX_QUESTIONS) > 0:
         number = "many" if len(known) == MAX_COUNTED else others
         blocks.append(context(mrkdwn(f"and {number} more")))
-    asked = [job for job in content.questions if job.kind in presenters]
+    asked = [job for job in questions if job.kind in presenters]
     blocks += [_heading("Waiting for your answer")] if own or asked else []
     for job in own:
         blocks += _job(job, presenters[job.kind], question_buttons(job, presenters[job.kind]))
@@ -235,19 +204,37 @@ def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
 # ── For admins ────────────────────────────────────────────────────────────────────────────────────
 
 
-def admin_sections(content: AdminContent) -> list[Json]:
-    """Return the sections for admins: a few blocks, however much there is to say."""
-    change, more = button("Change limits", CHANGE_LIMITS), button("View usage", OPEN_SPENDING)
+def admin_sections(
+    in_force: LimitsInForce,
+    spending: MonthSpending,
+    health: str,
+    *,
+    past: Sequence[LimitChange] = (),
+    media_hosts: str = "",
+    price: Price = NO_PRICE,
+) -> list[Json]:
+    """Return the sections for admins: a few blocks, however much there is to say.
+
+    Args:
+        in_force: the limits.
+        spending: of this month.
+        health: how the whole bot is, from ``health_text``.
+        past: the last changes of limits, newest first.
+        media_hosts: what ``MEDIA_HOSTS`` would be with the hosts of finished videos; "" if it has
+            them all.
+        price: of a minute.
+    """
+    change, usage = button("Change limits", CHANGE_LIMITS), button("View usage", OPEN_SPENDING)
     blocks = [
-        section(_health(content.health)),
-        {**section(spending_text(content.spending, content.price)), "accessory": more},
-        {**section(_limits(content.in_force)), "accessory": change},
+        section(health),
+        {**section(spending_text(spending, price)), "accessory": usage},
+        {**section(_limits(in_force)), "accessory": change},
     ]
-    if content.media_hosts:
-        line = f"set `MEDIA_HOSTS={content.media_hosts}` if you trust these hosts"
+    if media_hosts:
+        line = f"set `MEDIA_HOSTS={media_hosts}` if you trust these hosts"
         blocks.append(context(mrkdwn(cut(f"To play videos in Slack, {line}.", MAX_SECTION))))
-    if content.past:
-        said = joined(["Recent changes:", *map(_change, content.past)], MAX_SECTION)
+    if past:
+        said = joined(["Recent changes:", *map(_change, past)], MAX_SECTION)
         blocks.append(context(mrkdwn(said)))
     return blocks
 
@@ -268,27 +255,51 @@ def _change(past: LimitChange) -> str:
     return f"<@{past.changed_by}> {said}, {ago(past.changed_at)}"
 
 
-def _health(health: Health) -> str:
+def health_text(
+    *,
+    used: int,
+    limit: int,
+    unsent: int = 0,
+    key_refused: bool = False,
+    next_try: datetime | None = None,
+    slowed_down: bool = False,
+    down_since: datetime | None = None,
+    waiting: int = 0,
+    to_approve: int = 0,
+) -> str:
+    """Return how the whole bot is.
+
+    Args:
+        used: requests that count for this day, in UTC.
+        limit: how many a day may have.
+        unsent: messages that wait to be posted.
+        key_refused: whether the service refuses the key.
+        next_try: when the next call finds out whether there is credit again; None if there is.
+        slowed_down: whether the service has asked to wait before it creates more.
+        down_since: since when the service is down; None if it is not.
+        waiting: requests that wait for it to come back.
+        to_approve: requests that wait for approval.
+    """
     service = (
         ":x: I've lost access to the video service. Set a new key."
-        if health.key_refused
+        if key_refused
         else ":white_check_mark: Connected to the video service."
     )
-    if health.next_try is not None:
+    if next_try is not None:
         service += "\n:x: Out of video credits: top up the account."
-        service += f" Next try: {date(health.next_try)}."
-    if health.down_since is not None:
-        service = f":x: The video service went down {date(health.down_since)}."
-        if health.waiting:
-            service += f" Requests waiting: {health.waiting:,}. I'll keep trying."
-    if health.slowed_down:
+        service += f" Next try: {date(next_try)}."
+    if down_since is not None:
+        service = f":x: The video service went down {date(down_since)}."
+        if waiting:
+            service += f" Requests waiting: {waiting:,}. I'll keep trying."
+    if slowed_down:
         service += "\n:hourglass: The video service is busy. I'll keep trying."
     posted = ":white_check_mark: All messages delivered."
-    if health.unsent:
-        posted = f":hourglass: Messages waiting: {health.unsent:,}."
-    if health.to_approve:
-        posted += f"\n:hourglass: Waiting for approval: {health.to_approve:,}."
-    return f"Requests today (UTC): {health.used:,} of {health.limit:,}.\n{service}\n{posted}"
+    if unsent:
+        posted = f":hourglass: Messages waiting: {unsent:,}."
+    if to_approve:
+        posted += f"\n:hourglass: Waiting for approval: {to_approve:,}."
+    return f"Requests today (UTC): {used:,} of {limit:,}.\n{service}\n{posted}"
 
 
 def spending_text(spending: MonthSpending, price: Price = NO_PRICE) -> str:
