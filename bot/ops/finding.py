@@ -284,8 +284,8 @@ def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> t
     """
     host, timeout = urlsplit(url).hostname or "", clause_of("timeout", limit)
     for each in _chain(error):
-        for listed, message, remedy in _CAUSES:
-            if isinstance(each, listed):
+        for type_, message, remedy in _CAUSES:
+            if isinstance(each, type_):
                 said = message.format(host=host, error=each, timeout=timeout)
                 return f"cannot be reached: {said}", remedy.format(host=host, setting=setting)
     said = clause_of("broken", limit)

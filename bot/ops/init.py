@@ -27,8 +27,7 @@ from bot.clock import SystemClock
 from bot.errors import OperatorError
 from bot.masking import Mask
 from bot.ops import doctor
-from bot.ops.doctor import list_replicas, read_unknown
-from bot.ops.doctor_slack import CreatedApp, create_app, try_token
+from bot.ops.doctor import CreatedApp, create_app, list_replicas, read_unknown, try_token
 from bot.ops.finding import (
     CheckState,
     Finding,
