@@ -81,10 +81,6 @@ class SettingsError(OperatorError):
         return is_missing and not ENV_FILE.exists()
 
 
-class EnvFileError(OperatorError):
-    """``.env`` cannot be read or written; ``str()`` says why, without anything that is in it."""
-
-
 # ── Where they come from ──────────────────────────────────────────────────────────────────────
 
 
@@ -94,7 +90,7 @@ def environment(*, with_file: bool = True) -> dict[str, str]:
     A variable that is set to nothing is set: that is how one of the file is switched off.
 
     Raises:
-        EnvFileError: the file cannot be read, or is wrong.
+        OperatorError: the file cannot be read, or is wrong.
     """
     environ = dict(os.environ)  # noqa: TID251 - the one place
     if not with_file:
@@ -113,14 +109,14 @@ def read_env_file() -> dict[str, str]:
     A ``$`` stands for itself: no names are replaced by values.
 
     Raises:
-        EnvFileError: it cannot be read, or a line of it is not ``NAME=value``.
+        OperatorError: it cannot be read, or a line of it is not ``NAME=value``.
     """
     try:
         content = ENV_FILE.read_bytes()
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise EnvFileError(
+        raise OperatorError(
             f"{ENV_FILE.absolute()} cannot be read ({error.strerror}): make it a file of the user "
             "that the bot runs as, or move it away."
         ) from None
@@ -128,7 +124,7 @@ def read_env_file() -> dict[str, str]:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise EnvFileError(_refusal(line, "is not UTF-8: save the file as UTF-8")) from None
+        raise OperatorError(_refusal(line, "is not UTF-8: save the file as UTF-8")) from None
     from dotenv.parser import parse_stream  # noqa: PLC0415 - many deployments have no file
 
     values = {}
@@ -138,7 +134,7 @@ def read_env_file() -> dict[str, str]:
             values[each.key] = each.value
         elif each.error or each.key is not None:
             how = "is not NAME=value, or has a quotation mark without a second one: correct it"
-            raise EnvFileError(_refusal(_line_of(each.original.string, each.original.line), how))
+            raise OperatorError(_refusal(_line_of(each.original.string, each.original.line), how))
     return values
 
 

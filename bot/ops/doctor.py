@@ -148,7 +148,7 @@ def examine_deployment(post_to: str | None = None) -> AsyncIterator[Finding]:
     """Return the findings for the settings of this process, and of ``.env`` where it has none.
 
     Raises:
-        EnvFileError: the file cannot be read, or is wrong.
+        OperatorError: the file cannot be read, or is wrong.
     """
     return examine(environment(), in_file=read_env_file(), post_to=post_to)
 

@@ -42,7 +42,6 @@ from bot.ops.manifest import manifest, read
 from bot.settings import (
     ENV_FILE,
     ConnectionSettings,
-    EnvFileError,
     ManifestSettings,
     Settings,
     environment,
@@ -65,7 +64,7 @@ def write(changed: Mapping[str, str | None]) -> None:
     None means that a setting that it has is not to be there.
 
     Raises:
-        EnvFileError: it cannot be written.
+        OperatorError: it cannot be written.
     """
     target = os.path.realpath(ENV_FILE)  # through a link, so that the link stays
     try:
@@ -79,7 +78,7 @@ def write(changed: Mapping[str, str | None]) -> None:
             else:
                 unset_key(target, name)
     except OSError as error:
-        raise EnvFileError(
+        raise OperatorError(
             f"{ENV_FILE.absolute()} cannot be written ({error.strerror}): run this in a folder "
             "that is yours, on a disk with space left."
         ) from None

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot import command_line
-from bot.settings import EnvFileError, ManifestSettings, Settings, SettingsError, environment
+from bot.errors import OperatorError
+from bot.settings import ManifestSettings, Settings, SettingsError, environment
 from sandbox.http import free_port
 from sandbox.scenarios import Scenario
 from tests.journeys.test_home import opened, words
@@ -386,7 +387,7 @@ def test_a_wrong_line_is_named_by_its_number_and_never_shown(
     for content, line in cases:
         with subtests.test(content=content, line=line):
             path = write(folder, content)
-            with pytest.raises(EnvFileError) as refused:
+            with pytest.raises(OperatorError) as refused:
                 environment()
             assert str(refused.value).startswith(f"Line {line} of {path} is not ")
             assert str(refused.value).endswith(".")
