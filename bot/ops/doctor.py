@@ -82,8 +82,8 @@ from bot.timings import Timings
 
 _T = TypeVar("_T")
 _LookUp: TypeAlias = Callable[..., Awaitable[dict[str, "_Named"]]]
-# A person waits for the answers.
-_TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))
+TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))
+"""Those of calls for whose answers a person waits."""
 # All calls of one check together, as a share of the time for one.
 _CHECK_TIMEOUT: Final = 1.25
 _SERVICE: Final = "video service"
@@ -104,7 +104,7 @@ async def examine(
     *,
     in_file: Mapping[str, str] = MappingProxyType({}),
     post_to: str | None = None,
-    timings: Timings = _TIMINGS,
+    timings: Timings = TIMINGS,
 ) -> AsyncIterator[Finding]:
     """Yield the findings, area by area, without changing anything.
 

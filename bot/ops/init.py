@@ -14,7 +14,6 @@ import re
 import sys
 import webbrowser
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import timedelta
 from itertools import count
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -27,7 +26,14 @@ from bot.clock import SystemClock
 from bot.errors import OperatorError
 from bot.masking import Mask
 from bot.ops import doctor
-from bot.ops.doctor import CreatedApp, create_app, list_replicas, read_unknown, try_token
+from bot.ops.doctor import (
+    TIMINGS,
+    CreatedApp,
+    create_app,
+    list_replicas,
+    read_unknown,
+    try_token,
+)
 from bot.ops.finding import (
     CheckState,
     Finding,
@@ -48,7 +54,6 @@ from bot.settings import (
     is_exposed,
     read_env_file,
 )
-from bot.timings import Timings
 
 _HEADER: Final = (
     "# Settings of the bot, written by `python -m bot init`. It holds secrets: keep it private.\n"
@@ -109,7 +114,6 @@ _NOT_ENCODED: Final = "/:@,"
 # https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests#config-tokens
 _CONFIGURATION_TOKEN: Final = "xoxe.xoxp-"  # noqa: S105 - how one begins
 
-_TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
 _WIDTH: Final = 80  # columns at most: longer lines are hard to read
 _INDENT: Final = "  "
 # What a terminal sends around what is pasted, and for keys that edit no line.
@@ -281,12 +285,12 @@ class Wizard:
 
         def check(url: str, key: str) -> Coroutine[Any, Any, tuple[Finding, str]]:
             return read_unknown(
-                url, key, self._connection, _TIMINGS, SystemClock(), mask=Mask([key])
+                url, key, self._connection, TIMINGS, SystemClock(), mask=Mask([key])
             )
 
         url, key = self._checked(["VIDEO_API_URL", "VIDEO_API_KEY"], check)
         self.replicas = asyncio.run(
-            list_replicas(url, key, self._connection, _TIMINGS, SystemClock(), mask=Mask([key]))
+            list_replicas(url, key, self._connection, TIMINGS, SystemClock(), mask=Mask([key]))
         )
         if self.replicas:
             number = counted(len(self.replicas), "replica")
@@ -342,7 +346,7 @@ class Wizard:
                     else f"That is no app configuration token: {_CONFIGURATION_TOKEN}..."
                 )
                 continue
-            creating = create_app(token, json.dumps(read(text)), self._connection, _TIMINGS)
+            creating = create_app(token, json.dumps(read(text)), self._connection, TIMINGS)
             if isinstance(app := self._wait_for(creating), CreatedApp):
                 self._given["SLACK_SIGNING_SECRET"] = app.signing_secret
                 _good("Slack has created the app. Install it here:")
@@ -361,7 +365,7 @@ class Wizard:
 
     def _token(self, name: str) -> None:
         async def check(token: str) -> tuple[Finding, str]:
-            found = await try_token(name, token, self._connection, _TIMINGS)
+            found = await try_token(name, token, self._connection, TIMINGS)
             return found, "" if found.ok else name
 
         self._checked([name], check)
