@@ -23,7 +23,8 @@ LONGEST_SCRIPT: Final = 20_000
 MOST_REQUESTS: Final = 1_000_000
 """The highest limit on numbers of requests."""
 _MAX_SHOWN: Final = 40  # characters of what was given
-_VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
+VISIBLE: Final = re.compile(r"[!-~]+")
+"""What an HTTP header can carry, without spaces."""
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 # With a letter at the beginning of the last part: no address is one.
@@ -84,10 +85,6 @@ def each_of(
     return read
 
 
-single_word: Final = word(
-    _VISIBLE.pattern, "has a space, a line break or a letter beyond ASCII in it: copy it again."
-)
-"""Reads a text that an HTTP header can carry."""
 users: Final = each_of(
     "[UW][A-Z0-9]{2,}",
     "Slack user id",
@@ -200,7 +197,7 @@ def _postgres_url(text: str) -> str:
             ),
         ),
         (
-            found is None or not _VISIBLE.fullmatch(text),
+            found is None or not VISIBLE.fullmatch(text),
             (
                 "does not name a database: it should look like "
                 "postgresql://user:password@db.example.com/bot."

@@ -288,9 +288,11 @@ class _Settings(BaseModel):
                 (text.startswith(beginning) and name != owner, f"is {kind}, not {what}")
                 for beginning, (owner, kind) in _BEGINNINGS.items()
             ),
+            (
+                about.title and not values.VISIBLE.fullmatch(text),  # a secret
+                "has a space, a line break or a letter beyond ASCII in it: copy it again.",
+            ),
         )
-        if about.title:  # a secret
-            values.single_word(text)
         return text
 
 
