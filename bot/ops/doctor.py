@@ -505,66 +505,75 @@ def _judge_service(response: httpx.Response, body: bytes, mask: Mask, clock: Clo
     said = str(status) if reason.startswith(_SILENT) else f"{status}: {reason.rstrip('.')}"
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     what = {"text/html": "a web page", "": "something else"}.get(kind, kind)
-    # The first that holds counts.
-    for holds, judge, message, remedy in (
+    return first(
         (
             status == HTTPStatus.UNAUTHORIZED,
-            error,
-            f"rejects VIDEO_API_KEY ({said})",
-            "Copy the key again from your account there.",
+            error(
+                _SERVICE,
+                f"rejects VIDEO_API_KEY ({said})",
+                "Copy the key again from your account there.",
+            ),
         ),
         (
             status == HTTPStatus.FORBIDDEN,
-            error,
-            f"refuses a read with VIDEO_API_KEY ({said})",
-            (
+            error(
+                _SERVICE,
+                f"refuses a read with VIDEO_API_KEY ({said})",
                 "Check that the key may read and create videos, and that the service allows this "
-                "machine's address."
+                "machine's address.",
             ),
         ),
         (
             status == HTTPStatus.PAYMENT_REQUIRED,
-            error,
-            f"is out of credit ({said})",
-            "Top it up there. What people have asked for is made then.",
+            error(
+                _SERVICE,
+                f"is out of credit ({said})",
+                "Top it up there. What people have asked for is made then.",
+            ),
         ),
         (
             status == HTTPStatus.TOO_MANY_REQUESTS,
-            warning,
-            "answers, but asks to wait: too many calls (429)",
-            "Run doctor again in a minute. If it stays so, ask the service for a higher limit.",
+            warning(
+                _SERVICE,
+                "answers, but asks to wait: too many calls (429)",
+                "Run doctor again in a minute. If it stays so, ask the service for a higher limit.",
+            ),
         ),
         (
             status >= HTTPStatus.INTERNAL_SERVER_ERROR,
-            error,
-            f"does not work: it answered {status}",
-            (
+            error(
+                _SERVICE,
+                f"does not work: it answered {status}",
                 "Try again in some minutes, and look at the service's status page. The bot goes on "
-                "by itself once it works."
+                "by itself once it works.",
             ),
         ),
         (
             response.is_redirect,
-            error,
-            f"sends callers to another address ({status})",
-            "Set VIDEO_API_URL to the address of the API itself: the bot follows no redirects.",
+            error(
+                _SERVICE,
+                f"sends callers to another address ({status})",
+                "Set VIDEO_API_URL to the address of the API itself: the bot follows no redirects.",
+            ),
         ),
         (
             body.strip()[:1] not in (b"", b"{", b"["),
-            error,
-            f"{what} answers in place of the API ({status})",
-            "Set VIDEO_API_URL to the address of the service's API, without /v2.",
+            error(
+                _SERVICE,
+                f"{what} answers in place of the API ({status})",
+                "Set VIDEO_API_URL to the address of the service's API, without /v2.",
+            ),
         ),
         (
             str(status) not in service_errors.UNKNOWN_ID,
-            warning,
-            f"answers {status} for a video that does not exist, where 404 is expected",
-            "Check that VIDEO_API_URL is the API that the bot is made for.",
+            warning(
+                _SERVICE,
+                f"answers {status} for a video that does not exist, where 404 is expected",
+                "Check that VIDEO_API_URL is the API that the bot is made for.",
+            ),
         ),
-    ):
-        if holds:
-            return judge(_SERVICE, message, remedy)
-    return ok(_SERVICE, "answers and accepts the key")
+        (True, ok(_SERVICE, "answers and accepts the key")),
+    )
 
 
 # ── A bot that runs ───────────────────────────────────────────────────────────────────────────────
