@@ -185,23 +185,18 @@ SET_ASIDE: Final = {
     for table, kind in (("jobs", "TEXT"), ("deliveries", "BIGINT"))
 }
 
-_TRY_AGAIN: Final = (
+_TRY_AGAIN: Final = [
     Query(
-        """
-        WITH aside AS (SELECT id FROM jobs WHERE set_aside = 1 FOR UPDATE SKIP LOCKED)
-        UPDATE jobs SET due_at = 0, set_aside = 0 WHERE id IN (SELECT id FROM aside)
-        """
-    ),
-    Query(
-        """
+        f"""
         WITH aside AS (
-            SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-            WHERE deliveries.set_aside = 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
+            SELECT {table}.id FROM {_WITH_JOBS[table]}
+            WHERE {table}.set_aside = 1 {LOCKED[table]}
         )
-        UPDATE deliveries SET due_at = 0, set_aside = 0 WHERE id IN (SELECT id FROM aside)
-        """
-    ),
-)
+        UPDATE {table} SET due_at = 0, set_aside = 0 WHERE id IN (SELECT id FROM aside)
+        """  # noqa: S608 - our tables
+    )
+    for table in _WITH_JOBS
+]
 
 
 class UnreadableRows:

@@ -117,7 +117,6 @@ _OPEN_QUESTIONS: Final = Query(
     ORDER BY created_at LIMIT :limit
     """
 )
-_BY_RETRIED: Final = Query("SELECT * FROM jobs WHERE retry_of = :id")
 _BY_REMOTE_ID: Final = Query(
     """
     SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
@@ -170,7 +169,7 @@ _IN_PUBLIC: Final = Query(
     """
 )
 _MAX_SEARCHED: Final = 1000
-_RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
+_RETRIES: Final = Query("SELECT * FROM jobs WHERE retry_of IN (EACH :ids)")
 _HASTEN_STEPS: Final = 10
 # What waits for the end of an outage stays due. It is looked at once an hour: its time may be over.
 _WAITS: Final = "held_by = 'service_down' AND kind IN (EACH :down)"
@@ -578,10 +577,6 @@ class Jobs(DueRows):
         """Return the job that the request with this key made, if it came before."""
         return await self._find(_BY_REQUEST, key=key)
 
-    async def fetch_retry(self, job: Job) -> Job | None:
-        """Return the job that retries a failed one, if there is one."""
-        return await self._find(_BY_RETRIED, id=job.id)
-
     async def list_for_user(self, user: str, kind: str, limit: int) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""
         return await self._list(_OF_USER, user=user, kind=kind, limit=limit)
@@ -601,10 +596,10 @@ class Jobs(DueRows):
         """Return the jobs of which only a person can say what happened, but not this person's."""
         return await self._list(_OPEN_QUESTIONS, user=user, limit=limit)
 
-    async def list_retried(self, job_ids: Sequence[str]) -> set[str]:
-        """Return those of the jobs with these ids that were retried."""
-        rows = await self._database.run(lambda tx: tx.all(_RETRIED, ids=job_ids), durable=False)
-        return {row["retry_of"] for row in rows}
+    async def fetch_retries(self, job_ids: Sequence[str]) -> dict[str, Job]:
+        """Return the jobs that retry those with these ids, by the id of the one that they retry."""
+        retries = await self._list(_RETRIES, ids=job_ids)
+        return {job.retry_of: job for job in retries if job.retry_of is not None}
 
     async def find_made(
         self, user: str, kind: str, matches: Callable[[Job], bool], *, in_public: bool

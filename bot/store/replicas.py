@@ -417,15 +417,10 @@ class Replicas:
         """Return the replicas of a person, also those that are removed."""
         return [each for each in self._cache.known.values() if each.owner == user]
 
-    async def clear_default(self, channel: str) -> None:
-        """Have no replica chosen beforehand in a channel's create form."""
-        await self._change(lambda tx, _revision: tx.all(_CLEAR_DEFAULT, channel=channel))
-
-    async def set_default(self, channel: str, replica_id: str) -> None:
-        """Make a known replica the default of a channel's create form."""
-        await self._change(
-            lambda tx, _revision: tx.all(_SET_DEFAULT, channel=channel, id=replica_id)
-        )
+    async def set_default(self, channel: str, replica_id: str | None) -> None:
+        """Make a known replica the default of a channel's create form; None for no replica."""
+        query = _CLEAR_DEFAULT if replica_id is None else _SET_DEFAULT
+        await self._change(lambda tx, _revision: tx.all(query, channel=channel, id=replica_id))
 
     async def claim_list(self, kind: str, now: datetime, interval: timedelta) -> bool:
         """Return whether this process is to ask for the list of a kind now; none other does."""
@@ -453,7 +448,15 @@ class Replicas:
                 if (row := known.get(each.remote_id)) is None
                 or any(row[name] != value for name, value in _columns(each).items())
             ]
-            gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
+            # Only a list had them, and none has had them for long.
+            gone = [
+                row
+                for row in known.values()
+                if complete
+                and row["id"] not in ids
+                and row["listed_at"] is not None
+                and row["listed_at"] < to_ms(now - _KEPT_FOR)
+            ]
             # The revision is locked before replicas are, as in all that changes them.
             if changed or gone:
                 revision = next_revision(tx)
@@ -684,9 +687,3 @@ def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
     name = snapshot.facts.get("replica_name", "") or known.service_name
     said = (name, snapshot.status, snapshot.verdict, only_hosts(snapshot.reason))
     return said == (known.service_name, known.status, known.verdict, known.reason)
-
-
-def _is_gone(row: Row, listed_ids: set[str], now: datetime) -> bool:
-    """Return whether only a list had a replica, and none has had it for long."""
-    is_listed = row["listed_at"] is None or row["id"] in listed_ids
-    return not is_listed and bool(row["listed_at"] < to_ms(now - _KEPT_FOR))

@@ -358,7 +358,7 @@ async def _set_default(ctx: HandlerContext, command: SlashCommand, wanted: str) 
     """Make a replica the default of this channel's create form; ``wanted`` is its name or id."""
     await _check_asking(ctx, command)
     if wanted.casefold() == "none":
-        await ctx.store.replicas.clear_default(command.channel)
+        await ctx.store.replicas.set_default(command.channel, None)
         return "This channel has no default replica now."
     replica_id = await _find(ctx, command, wanted)
     label = await _learn(ctx, replica_id)
