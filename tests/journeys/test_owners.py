@@ -121,6 +121,20 @@ async def test_the_person_in_the_footage_stops_the_training(world: World) -> Non
     assert "may have to delete it" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
 
 
+async def test_who_stops_a_training_is_not_taken_for_who_approved_it(quiet_world: World) -> None:
+    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+    async with world.running_bot(APPROVERS=cleo.user.id):
+        card = await train(world, world.ana, "ben")
+        [asked] = told(world, "cleo")
+        await cleo.click(asked, "Approve")
+        await world.advance(minutes=1)
+        [notice] = told(world, "ben")
+        await world.ben.click(notice, "Stop it")
+        await world.advance(minutes=1)
+        assert "Stopped" in world.now(card).text
+        assert "Approved by cleo" in str(world.now(card).blocks)
+
+
 async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(
     quiet_world: World,
 ) -> None:
