@@ -169,11 +169,9 @@ _SPREAD_WITHIN_MS: Final = 60_000
 one. Then those that are left are spread again."""
 _POSTS_AT_ONCE: Final = 8
 """Posts into one channel at a time."""
-_EDITS_AT_ONCE: Final = 48
-_ALL_POSTS_AT_ONCE: Final = 56
-"""Edits at a time, and posts. The worker has more slots, so that neither wait for slow ones of the
-other sort."""
-_TRANSFERS_AT_ONCE: Final = 4
+_AT_ONCE: Final = {"edits": 48, "posts": 56, "transfers": 4}
+"""At a time, wherever they go. The worker has more slots, so that neither edits nor posts wait for
+slow ones of the other sort."""
 # What came before may have taken long: the lease begins anew, and outlasts the call.
 _MARK_SENDING: Final = Query(
     """
@@ -748,13 +746,9 @@ class _Choice:
         self._now = from_ms(to_ms(now))
         self._limit = limit
         self._limited = limited
-        edits = sum(each.state is DeliveryState.POSTED for each in held)
-        self._free = {
-            "edits": _EDITS_AT_ONCE - edits,
-            "posts": _ALL_POSTS_AT_ONCE - (len(held) - edits),
-            "transfers": _TRANSFERS_AT_ONCE - sum(each.is_transfer for each in held),
-        }
-        self._under_way = Counter(map(covering, held))
+        self._under_way = Counter[Limited | str]()
+        for each in held:
+            self._under_way.update(_bounds(covering(each), is_transfer=each.is_transfer))
 
     def choose(self, rows: Sequence[Row], of_others: Sequence[Row]) -> None:
         """Choose among rows, the first of each sort, and those of others, which go before them.
@@ -793,25 +787,27 @@ class _Choice:
         if at > self._now:
             self.left.append(at)
             return False
-        if self._under_way[limited] >= self._at_once(limited):
-            self.full = True
-            return False
-        kinds = {"edits": ("edits",), "transfers": ("posts", "transfers")}.get(
-            row["sort"], ("posts",)
-        )
-        if any(self._free[kind] <= 0 for kind in kinds):
+        bounds = _bounds(limited, is_transfer=row["sort"] == "transfers")
+        reached = [each for each in bounds if self._under_way[each] >= self._at_once(each)]
+        if reached:
             self.full = True
         else:
             self.ids.append(row["id"])
-            self._under_way[limited] += 1
-            for kind in kinds:
-                self._free[kind] -= 1
-        return True
+            self._under_way.update(bounds)
+        return limited not in reached
 
-    def _at_once(self, limited: Limited) -> int:
-        if limited in self._limited:
+    def _at_once(self, bound: Limited | str) -> int:
+        if isinstance(bound, str):
+            return _AT_ONCE[bound]
+        if bound in self._limited:
             return 1
-        return _EDITS_AT_ONCE + _ALL_POSTS_AT_ONCE if limited.channel is None else _POSTS_AT_ONCE
+        return sum(_AT_ONCE.values()) if bound.channel is None else _POSTS_AT_ONCE
+
+
+def _bounds(limited: Limited, *, is_transfer: bool) -> list[Limited | str]:
+    """Return what bounds how many calls are made at a time: the same limit, and the same sort."""
+    sort = "edits" if limited.state == DeliveryState.POSTED else "posts"
+    return [limited, sort, *(["transfers"] if is_transfer else [])]
 
 
 def _of_others(
