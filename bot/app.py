@@ -19,7 +19,7 @@ from bot.engine.replica_list import ReplicaList
 from bot.engine.steps import Runtime
 from bot.engine.sweep import Sweep
 from bot.errors import Outages
-from bot.kinds.answers import DriftLog
+from bot.kinds import DriftLog
 from bot.masking import Mask
 from bot.metrics import Metrics
 from bot.model import ApprovalPolicy

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from bot.engine.reconcile import check_candidates, is_unknown
 from bot.engine.steps import SHOWN_FROM, Runtime
 from bot.errors import OutsideError
-from bot.kinds import Kind, Unreadable
-from bot.kinds.answers import DriftType
+from bot.kinds import DriftType, Kind, Unreadable
 from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.service.gate import Held

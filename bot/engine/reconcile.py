@@ -6,8 +6,7 @@ from typing import Final, TypeGuard
 
 from bot.engine.steps import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable
-from bot.kinds import Comparison, Unreadable
-from bot.kinds.answers import compare_with_job
+from bot.kinds import Comparison, Unreadable, compare_with_job
 from bot.model import Attempt, Job, Snapshot, State
 from bot.service.errors import UNKNOWN_ID
 

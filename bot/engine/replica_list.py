@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from bot.engine.steps import Runtime
 from bot.errors import OutsideError
-from bot.kinds import Kind, Unreadable
-from bot.kinds.answers import id_of
+from bot.kinds import Kind, Unreadable, id_of
 from bot.kinds.video import is_replica_id
 from bot.model import Snapshot
 from bot.service.client import VideoService

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 from bot.clock import Clock
 from bot.errors import Unavailable
-from bot.kinds import Kind
-from bot.kinds.answers import DriftLog
+from bot.kinds import DriftLog, Kind
 from bot.model import Job, Snapshot, Verdict
 from bot.service.client import VideoService
 from bot.service.gate import Call, Held

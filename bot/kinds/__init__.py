@@ -1,11 +1,37 @@
-"""The kinds of jobs: one module each, with a ``Kind``."""
+"""The kinds of jobs: one module each, with a ``Kind``; and what answers about all of them share.
 
-from collections.abc import Callable, Mapping
+Models of answers are lenient, and times may have several formats. How answers differ from the
+service's interface is found, counted and logged here too.
+"""
+
+import html
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Literal
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from enum import Enum, StrEnum
+from typing import Annotated, Any, Final, Literal, Self
 
-from bot.model import Snapshot
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from bot.links import without_keys
+from bot.log import reference, word
+from bot.masking import MASKED
+from bot.metrics import Metrics
+from bot.model import Job, Snapshot, Verdict
+from bot.service.errors import reason_in, shown
+
+_LOG: Final = logging.getLogger(__name__)
+_PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
+# In characters. Longer texts are cut.
+_MAX_TEXT: Final = 10_000
+MAX_ID: Final = 200
+"""Of the id of a resource: a longer one is ignored where it is read, and refused where typed."""
+# Our clock may be wrong, and the service's times may have no zone.
+_CLOCKS_DIFFER: Final = timedelta(days=2)
 
 
 class Unreadable(ValueError):
@@ -101,3 +127,208 @@ class Kind:
     """
     is_waiting: Callable[[Snapshot], bool] = lambda _: False
     """Returns whether the service has not begun, so that it may wait for what the job uses."""
+
+
+# ── What answers have in common ──────────────────────────────────────────────────────────────────
+
+
+def text_of(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return a text in a form that can be stored and sent on; "" for a value of another type.
+
+    JSON can hold lone surrogates, left where a text was cut: they become "?".
+    """
+    if not isinstance(value, str):
+        return ""
+    return value[:_MAX_TEXT].encode(errors="replace").decode().strip()
+
+
+Text = Annotated[str, BeforeValidator(text_of)]
+"""A field that may be null, missing, empty or of another type: then it is ""."""
+
+
+def id_of(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return an id; a number becomes its digits, and what cannot be one, or held a secret, ""."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    found = str(value) if number else text_of(value)
+    fits = len(found) <= MAX_ID and found.isprintable() and MASKED not in found
+    return found if fits else ""
+
+
+Id = Annotated[str, BeforeValidator(id_of)]
+"""An id, as ``id_of`` reads it."""
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text, in one case, for comparing it with another.
+
+    Services are known to change quotes, case and spaces, and to escape for HTML.
+    """
+    folded = unicodedata.normalize("NFKC", html.unescape(text)).casefold()
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", folded)))
+
+
+def same_words(one: str, other: str) -> bool:
+    """Return whether two texts have the same letters and digits, and any at all."""
+    found = letters(one)
+    return bool(found) and found == letters(other)
+
+
+_REASONS: Final = (
+    *("status_details", "error_message", "error_details", "errors", "error"),
+    *("failure_reason", "reason", "message"),
+)
+
+
+def reason_of(answer: Mapping[str, Any]) -> str:
+    """Return why something failed, from a field that is not the one of the interface document."""
+    found = (text_of(reason_in(answer.get(name))) for name in _REASONS)
+    return next(filter(None, found), "")
+
+
+def compare_with_job(kind: Kind, job: Job, snapshot: Snapshot) -> Comparison:
+    """Compare what the service has with a job: what is older than the job is something else."""
+    created_at = moment(snapshot.facts.get("created_at", ""))
+    if created_at is not None and created_at < job.created_at - _CLOCKS_DIFFER:
+        return Comparison.DIFFERENT
+    return kind.compare(job.params, snapshot)
+
+
+class Answer(BaseModel):
+    """An answer of the service: an object with some known fields; others are ignored."""
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, hide_input_in_errors=True, defer_build=True
+    )
+
+    @classmethod
+    def of(cls, answer: Any) -> Self:  # noqa: ANN401 - any JSON
+        """Return the answer as a model.
+
+        Raises:
+            Unreadable: it is not an object.
+        """
+        try:
+            return cls.model_validate(answer)
+        except ValidationError as error:
+            raise Unreadable("the answer is not the object that was expected") from error
+
+    def judged(
+        self, remote_id: str, own_id: str, good: Collection[str], bad: Collection[str], reason: str
+    ) -> Snapshot:
+        """Return the snapshot of a read of ``remote_id``; an unknown status means unfinished.
+
+        Args:
+            remote_id: what was read.
+            own_id: the id in the answer; "" if it has none.
+            good: the statuses of what ended well, in lower case.
+            bad: those of what did not.
+            reason: why it failed, if it did.
+
+        Raises:
+            Unreadable: it has no status, or is about something else.
+        """
+        status: str = getattr(self, "status", "")
+        if not status:
+            raise Unreadable("the answer has no status")
+        if own_id.casefold() not in {"", remote_id.casefold()}:
+            raise Unreadable("the answer is about something else")
+        word = status.casefold()
+        if word in bad:
+            return Snapshot(remote_id, status, Verdict.FAILED, without_keys(shown(reason)))
+        return Snapshot(remote_id, status, Verdict.SUCCEEDED if word in good else Verdict.GOING)
+
+    def facts(self, *names: str) -> Mapping[str, str]:
+        """Return the named fields that are not empty."""
+        return {name: value for name in names if (value := getattr(self, name))}
+
+
+def moment(text: str) -> datetime | None:
+    """Return a time of the service in UTC; None if it cannot be parsed.
+
+    Formats that were seen: ISO 8601 with and without a zone (taken as UTC), and HTTP dates.
+    """
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            found = parse(text)
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def progress(text: str) -> tuple[int, int] | None:
+    """Return (done, total) from a progress such as "3/10"; None for anything else."""
+    found = _PROGRESS.fullmatch(text)
+    if found is None:
+        return None
+    done, total = int(found[1]), int(found[2])
+    return (done, total) if 0 <= done <= total and total > 0 else None
+
+
+# ── How answers differ from the interface ─────────────────────────────────────────────────────────
+
+
+class DriftType(StrEnum):
+    """What differs."""
+
+    UNKNOWN_STATUS = "unknown_status"
+    """A status that is in no list: it counts as unfinished."""
+    MISSING_FIELD = "missing_field"
+    """A promised field is not there."""
+    NEW_FIELD = "new_field"
+    """A field that was never seen."""
+    ODD_TIME = "odd_time"
+    """A time in a format that was never seen."""
+
+
+_EVENTS: Final = {
+    DriftType.UNKNOWN_STATUS: "the service uses an unknown status",
+    DriftType.MISSING_FIELD: "the service leaves out a field",
+    DriftType.NEW_FIELD: "the service sends a new field",
+    DriftType.ODD_TIME: "the service sends a time that cannot be read",
+}
+
+
+def drift_in(kind: Kind, answer: Any, *, created: bool) -> Iterator[tuple[DriftType, str]]:  # noqa: ANN401 - any JSON
+    """Yield how the answer to a create call or a read differs, and in which field.
+
+    null counts as a value, and what is no object leaves out all fields. The name of a new field is
+    one short word, or "other".
+    """
+    given = answer if isinstance(answer, dict) else {}
+    promised = kind.promised_created if created else kind.promised_read
+    for name in sorted(promised - given.keys()):
+        yield DriftType.MISSING_FIELD, name
+    known = promised | kind.promised_read | kind.seen_fields | set(kind.id_aliases)
+    for name in given.keys() - known:
+        yield DriftType.NEW_FIELD, word(str(name))
+    for name in promised & given.keys():
+        if name.endswith("_at") and (value := text_of(given[name])) and moment(value) is None:
+            yield DriftType.ODD_TIME, name
+
+
+class DriftLog:
+    """Counts each difference as a metric, and logs the first of each type about each kind."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._logged: set[tuple[str, DriftType]] = set()
+
+    def compare(self, kind: Kind, answer: Any, *, created: bool) -> None:  # noqa: ANN401 - any JSON
+        """Note how the answer to a create call or a read differs from what is promised."""
+        try:
+            for what, field in drift_in(kind, answer, created=created):
+                self.note(kind.name, what, field)
+        except Exception:  # noqa: BLE001 - the answer may be that of a paid call: it goes on
+            _LOG.exception("an answer could not be compared", extra={"reference": reference()})
+
+    def note(self, kind: str, what: DriftType, field: str) -> None:
+        """Note one difference in an answer about a kind: in a field, or an unknown status."""
+        self._metrics.drifted(kind, what.value)
+        if (kind, what) in self._logged:
+            return
+        self._logged.add((kind, what))
+        about = "status" if what is DriftType.UNKNOWN_STATUS else "field"
+        # A further field does no harm.
+        level = logging.INFO if what is DriftType.NEW_FIELD else logging.WARNING
+        _LOG.log(level, _EVENTS[what], extra={"kind": kind, about: field})

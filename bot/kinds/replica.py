@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bot.kinds import Comparison, Invalid, Kind, Unreadable
-from bot.kinds.answers import Answer, Id, Text, reason_of, same_words
+from bot.kinds import Answer, Comparison, Id, Invalid, Kind, Text, Unreadable, reason_of, same_words
 from bot.links import BadLink, check_file_link
 from bot.model import Snapshot, Verdict
 

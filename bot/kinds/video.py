@@ -10,8 +10,18 @@ from typing import Any, Final
 
 from pydantic import AliasPath, Field
 
-from bot.kinds import Comparison, Invalid, Kind, Unreadable
-from bot.kinds.answers import Answer, Id, Text, letters, reason_of, same_words
+from bot.kinds import (
+    Answer,
+    Comparison,
+    Id,
+    Invalid,
+    Kind,
+    Text,
+    Unreadable,
+    letters,
+    reason_of,
+    same_words,
+)
 from bot.links import BadLink, check_file_link, check_link, without_keys
 from bot.model import Snapshot, Verdict
 from bot.service.errors import shown

@@ -22,8 +22,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot.clock import Clock
-from bot.kinds import Kind
-from bot.kinds.answers import id_of
+from bot.kinds import Kind, id_of
 from bot.masking import Mask
 from bot.metrics import CONTENT_TYPE, Metrics
 from bot.model import token_hash

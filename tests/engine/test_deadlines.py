@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from bot.kinds.answers import Answer
+from bot.kinds import Answer
 from bot.timings import Timings
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.service_limits import RateLimit

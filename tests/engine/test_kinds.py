@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.kinds import Comparison, Invalid, Kind, Unreadable
+from bot.kinds import Comparison, Invalid, Kind, Unreadable, moment, progress
 from bot.kinds import replica as replicas
-from bot.kinds.answers import moment, progress
 from bot.kinds.replica import REPLICA
 from bot.kinds.video import FIELDS, VIDEO, parse
 from bot.model import Snapshot, Verdict

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.kinds.answers import DriftLog, DriftType, drift_in
+from bot.kinds import DriftLog, DriftType, drift_in
 from bot.kinds.video import VIDEO as VIDEO_KIND
 from bot.metrics import Metrics
 from bot.service.errors import reason_in
@@ -135,7 +135,7 @@ async def test_each_type_of_drift_is_counted_each_time_and_logged_once(
         found = await scrape(world)
     for what in ("unknown_status", "missing_field", "odd_time", "new_field"):
         assert found.value("replica_bot_drift_total", kind="video", what=what) >= 2
-    ours = [each for each in caplog.records if each.name == "bot.kinds.answers"]
+    ours = [each for each in caplog.records if each.name == "bot.kinds"]
     assert sorted(each.message for each in ours if each.levelname == "WARNING") == [
         "the service leaves out a field",
         "the service sends a time that cannot be read",

@@ -12,8 +12,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
-from bot.kinds import Kind, Unreadable
-from bot.kinds.answers import MAX_ID, moment
+from bot.kinds import MAX_ID, Kind, Unreadable, moment
 from bot.links import only_hosts
 from bot.model import Delivery, Failure, Job, Snapshot, Verdict
 from bot.service.errors import UNKNOWN_ID

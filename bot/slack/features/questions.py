@@ -9,8 +9,7 @@ from typing import Final
 from slack_bolt.async_app import AsyncApp
 
 from bot.errors import OutsideError, Refused
-from bot.kinds import Comparison, Unreadable
-from bot.kinds.answers import MAX_ID, compare_with_job
+from bot.kinds import MAX_ID, Comparison, Unreadable, compare_with_job
 from bot.links import only_hosts
 from bot.model import Job, State, token_hash
 from bot.service.errors import UNKNOWN_ID

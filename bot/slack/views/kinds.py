@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from bot.kinds.answers import progress
+from bot.kinds import progress
 from bot.kinds.video import BACKGROUNDS, is_replica_id
 from bot.links import show_link
 from bot.model import Failure, Job, Snapshot, State
