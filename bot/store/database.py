@@ -445,8 +445,9 @@ class Database(ABC):
             return
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
-            kind = type(error).__name__  # its text may carry what is stored
-            _LOG.critical("a task of the database has ended", extra={"error": kind})
+            # Without its text, which may carry what is stored.
+            shown = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+            _LOG.critical("a task of the database has ended", exc_info=shown)
             self._end(DatabaseUnavailable(_ENDED))
 
     def _end(self, error: DatabaseError) -> None:
