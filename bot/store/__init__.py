@@ -24,9 +24,9 @@ from bot.store.database import (
 from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing, covering
 from bot.store.due import Claimed, UnreadableRows, soonest, try_again
 from bot.store.engines import open_database
-from bot.store.installation import Figures, Installations, count_waiting
+from bot.store.installation import Figures, Installations, read_figures
 from bot.store.job_rows import AddedCandidate
-from bot.store.jobs import AlreadyRequested, Jobs, NobodyToApprove, Submitted, Viewer
+from bot.store.jobs import AlreadyRequested, Jobs, NobodyToApprove, Viewer
 from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.usage import (
@@ -79,7 +79,6 @@ __all__ = [
     "PersonSpending",
     "RowUnreadable",
     "Store",
-    "Submitted",
     "Topic",
     "Viewer",
     "covering",
@@ -124,7 +123,7 @@ class Store:
 
     async def figures(self, now: datetime) -> Figures:
         """Return what waits now in the tables of jobs and deliveries."""
-        return await self.database.run(lambda tx: count_waiting(tx, now), durable=False)
+        return await self.database.run(lambda tx: read_figures(tx, now), durable=False)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""

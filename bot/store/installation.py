@@ -140,7 +140,7 @@ class Figures:
     """For how long the oldest of them is due, by table; 0 if none is."""
 
 
-def count_waiting(tx: Transaction, now: datetime) -> Figures:
+def read_figures(tx: Transaction, now: datetime) -> Figures:
     """Return what waits in the tables of jobs and deliveries."""
     jobs = {(row["kind"], row["state"]): row["number"] for row in tx.all(_JOBS, open=_OPEN)}
     due = {table: tx.all(query, now=to_ms(now))[0] for table, query in _DUE.items()}

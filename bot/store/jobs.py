@@ -528,14 +528,6 @@ class NobodyToApprove(Exception):
     """A request needs approval, nobody but its user could give it, and nothing was stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """The result of a submission: its job, and whether that is new."""
-
-    job: Job
-    new: bool
-
-
 _NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached | NobodyToApprove
 
 
@@ -738,7 +730,7 @@ class Jobs(DueRows):
         now: datetime,
         viewer: Viewer | None = None,
         groups: frozenset[str] = frozenset(),
-    ) -> Submitted:
+    ) -> Job:
         """Store a job and owe its card, or find the job that this request made before.
 
         With a ``viewer``, it is not stored if they may see that the same was asked for recently.
@@ -769,14 +761,14 @@ class Jobs(DueRows):
             **periods(request.user, now),
         }
 
-        def work(tx: Transaction) -> tuple[Submitted | _NotStored, LimitsInForce, Row]:
+        def work(tx: Transaction) -> tuple[Job | _NotStored, LimitsInForce, Row | None]:
             lock_alone(tx, "limits")
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             [form] = tx.all(_FORM, **values)
             is_known = form["revision"] == known.revision
             limits = known if is_known else self._limits.read(tx)
             if found := _found_or_outside(tx, form, request, limits.limits, groups):
-                return found, limits, form
+                return found, limits, None
             job = self._as_to_be_approved(
                 Job(
                     id=new_id,
@@ -798,10 +790,10 @@ class Jobs(DueRows):
                 now,
             )
             if isinstance(job, NobodyToApprove):
-                return job, limits, form
+                return job, limits, None
             # Nothing is refused after this.
             if reached := reached_limit(limits.limits, form, now, open_jobs=form["open_jobs"]):
-                return reached, limits, form
+                return reached, limits, None
             count(tx, request, self._trainings, day_of(now), to_ms(now))
             tx.all(
                 _ADD,
@@ -833,11 +825,11 @@ class Jobs(DueRows):
                 edit_messages(tx, retried["id"], to_ms(now))
                 tx.notify(Topic.HOMES, retried["user_id"])
             tx.notify(Topic.JOBS)
-            return Submitted(job, new=True), limits, form
+            return job, limits, form
 
         result, limits, used_before = await self._database.run(work, serial=True)
         self._limits.learn(limits)
-        if isinstance(result, Submitted) and result.new:
+        if used_before is not None:
             self._limits.learn_count(request.user, now, used_before)
         return _stored(result)
 
@@ -1631,11 +1623,11 @@ def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: Timi
 
 def _found_or_outside(
     tx: Transaction, form: Row, request: Request, limits: Limits, groups: frozenset[str]
-) -> Submitted | NotAllowed | AlreadyRequested | None:
+) -> Job | NotAllowed | AlreadyRequested | None:
     """Return what there is already for a request, or the bound that it is not within."""
     if (found := form["submitted"] or form["retry"]) is not None:
         [row] = tx.all(_BY_ID, id=found)
-        return Submitted(job_from(row), new=False)
+        return job_from(row)
     if outside := not_allowed(limits, request, groups):
         return outside
     if form["face_removed"] is not None:

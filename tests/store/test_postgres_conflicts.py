@@ -48,7 +48,7 @@ async def test_no_update_is_lost_and_no_copy_waits_long_where_all_want_the_same_
     chosen = random.Random(1)  # noqa: S311 - for a test
     async with AsyncExitStack() as stack:
         copies = await stores(stack, postgres_url)
-        ids = [(await submit(copies[0], f"V{number}")).job.id for number in range(JOBS)]
+        ids = [(await submit(copies[0], f"V{number}")).id for number in range(JOBS)]
         expected = Counter[str]()
 
         def add(tx: Transaction, wanted: list[str]) -> None:
@@ -75,7 +75,7 @@ async def test_two_works_that_lock_in_opposite_orders_are_both_done(
     monkeypatch.setattr(engine, "_MAX_LOCK_WAIT_MS", 9_000)
     async with AsyncExitStack() as stack:
         here, there = await stores(stack, postgres_url)
-        first, second = [(await submit(here, f"V{number}")).job.id for number in range(2)]
+        first, second = [(await submit(here, f"V{number}")).id for number in range(2)]
 
         def lock(tx: Transaction, *ids: str) -> bool:
             for each in ids:
@@ -96,7 +96,7 @@ async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
     monkeypatch.setattr(engine, "_MAX_LOCK_WAIT_MS", 9_000)
     async with AsyncExitStack() as stack:
         here, there = await stores(stack, postgres_url)
-        locked = (await submit(here, "V1")).job.id
+        locked = (await submit(here, "V1")).id
         has_locked, may_end = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
 

@@ -33,7 +33,6 @@ from bot.store import (
     NobodyToApprove,
     NotAllowed,
     Store,
-    Submitted,
 )
 from bot.store.database import Alarm, Query, Topic, Transaction, to_ms
 from bot.timings import Timings
@@ -60,9 +59,7 @@ async def store(address: Address) -> AsyncIterator[Store]:
         yield store
 
 
-async def submit(
-    store: Store, key: str = "V1", script: str = "Hello", channel: str = "C1"
-) -> Submitted:
+async def submit(store: Store, key: str = "V1", script: str = "Hello", channel: str = "C1") -> Job:
     request = Request(key, "video", {"script": script, "replica_id": "r-1"}, "U1", channel)
     return await store.jobs.submit(request, NOW)
 
@@ -423,7 +420,7 @@ class Claims(RuleBasedStateMachine):
     @rule()
     def submit(self) -> None:
         request = Request(f"V{len(self.due)}", "video", {"script": "Hello"}, "U1", "C1")
-        job = self.runner.run(self.store.jobs.submit(request, self.now)).job
+        job = self.runner.run(self.store.jobs.submit(request, self.now))
         self.due[job.id] = self.now
         self.number[job.id] = 0
 
@@ -589,14 +586,14 @@ async def test_a_request_that_nobody_may_approve_takes_no_room_from_others(
     approvals = ApprovalPolicy(approvers=frozenset({"U1"}))
     async with Store.open(address, TIMINGS, Limits(max_per_day=1), approvals=approvals) as store:
 
-        async def ask(user: str) -> Submitted:
+        async def ask(user: str) -> Job:
             request = Request(user, "video", {"script": "Hello"}, user[:2], "C1")
             return await store.jobs.submit(request, NOW)
 
         users = [*(f"U1 {number}" for number in range(5)), "U2"]
         *own, other = await asyncio.gather(*map(ask, users), return_exceptions=True)
         assert all(isinstance(each, NobodyToApprove) for each in own)
-        assert isinstance(other, Submitted)
+        assert isinstance(other, Job)
 
 
 async def test_only_direct_messages_go_beyond_the_list_of_channels(address: Address) -> None:
@@ -605,13 +602,13 @@ async def test_only_direct_messages_go_beyond_the_list_of_channels(address: Addr
             with pytest.raises(NotAllowed):
                 await submit(store, channel, channel=channel)
         for channel in ("C1", "D1", "U1"):
-            assert (await submit(store, channel, channel=channel)).new
+            assert (await submit(store, channel, channel=channel)).channel == channel
 
 
 async def test_nobody_decides_about_a_request_whose_time_is_over(address: Address) -> None:
     approvals = ApprovalPolicy(approvers=frozenset({"U2"}))
     async with Store.open(address, TIMINGS, approvals=approvals) as store:
-        job = (await submit(store)).job
+        job = await submit(store)
         over = NOW + TIMINGS.approve_within
         assert not await store.jobs.approve(job.id, 0, "U2", over)
         assert not await store.jobs.decline(job.id, 0, "U2", "No.", over)
@@ -624,7 +621,7 @@ async def test_requests_of_one_person_at_once_do_not_pass_a_limit_together(
     async with Store.open(address, TIMINGS, Limits(max_open_per_user=2)) as store:
         asked = [submit(store, f"V{number}", f"Number {number}.") for number in range(6)]
         found = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(each) for each in found].count(Submitted) == 2
+        assert [type(each) for each in found].count(Job) == 2
 
 
 _ADD = (
@@ -638,7 +635,7 @@ async def test_messages_of_a_role_that_a_newer_version_added_are_left_to_its_cop
     address: Address,
 ) -> None:
     async with Store.open(address, TIMINGS) as store:
-        job = (await submit(store)).job
+        job = await submit(store)
         for number, state in enumerate(DeliveryState):
             query(address, _ADD, job_id=job.id, number=number, state=state.value, now=to_ms(NOW))
         before = query(address, _NEWER)
@@ -659,7 +656,7 @@ async def test_an_older_copy_creates_nothing_that_waits_and_an_approval_takes_it
 ) -> None:
     policy = ApprovalPolicy(frozenset({"U2"}))
     async with Store.open(address, TIMINGS, approvals=policy) as store:
-        job = (await submit(store)).job
+        job = await submit(store)
         # To an older copy, the state is a word that it cannot read, when the row is due.
         query(address, "UPDATE jobs SET state = 'unknown here', due_at = 0")
         assert await store.jobs.claim(NOW, MANY) == []

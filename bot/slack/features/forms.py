@@ -513,7 +513,7 @@ async def _stored(ctx: HandlerContext, asked: Request, metadata: Metadata, deadl
     limits = ctx.store.limits.current
     membership = await ctx.access.membership(limits, asked.kind, user, deadline)
     try:
-        return (await ctx.store.jobs.submit(asked, now, viewer, membership.groups)).job
+        return await ctx.store.jobs.submit(asked, now, viewer, membership.groups)
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
         text = bound_error(outside, asked.params.get("script", ""), membership, who)
