@@ -1,20 +1,26 @@
 """The messages and files that the bot owes: posted, edited and found again."""
 
+import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.errors import OutsideError, Unavailable
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState
 from bot.slack.client import RateLimits
 from bot.slack.context import HandlerContext
-from bot.slack.errors import translated
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.outbox.find import CANNOT_LOOK
+from bot.slack.outbox.messages import log_fields
 from bot.slack.payloads import Payload
+from bot.store import covering
 
+_LOG: Final = logging.getLogger(__name__)
 _M = TypeVar("_M", bound=Payload)
 
 
@@ -62,12 +68,52 @@ class Outbox:
         await self._release(delivery, self._ctx.clock.now())
         return False
 
+    @asynccontextmanager
+    async def _failures(
+        self,
+        delivery: Delivery,
+        refused: Callable[[Delivery, Refused], Awaitable[None]],
+        *,
+        once: bool = False,
+    ) -> AsyncIterator[None]:
+        """Go on later with a delivery for which a call fails, or do what ``refused`` does.
+
+        ``once``: it is the call that shows it. Without an answer it may have been done, so that it
+        is not sent again before that is known; with one, Slack accepts something from this app.
+        """
+        is_search = delivery.state is DeliveryState.UNCERTAIN
+        # Without it, a message can be posted: the app may have no right to do more.
+        is_optional = is_search or delivery.role.is_file
+        try:
+            yield
+        except Refused as error:
+            is_paused = ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE
+            if is_paused and not (is_optional and error.code in CANNOT_LOOK):
+                await self._release(delivery, self._limits.pause(error))
+            else:
+                await refused(delivery, error)
+        except OutsideError as error:
+            # Other calls are under the limits of their methods.
+            has_limit = (once or is_search) and not delivery.role.is_file
+            if once and isinstance(error, Uncertain):
+                _LOG.warning("a call got no usable answer", extra=log_fields(delivery, error))
+                await self._hold_back(delivery)
+            elif has_limit and self._limits.note(covering(delivery), error):
+                await self._release(delivery, self._ctx.clock.now())
+            else:
+                await self._back_off(delivery, error)
+        else:
+            if once:
+                self._limits.resume()
+
     async def _hold_back(self, delivery: Delivery) -> None:
-        """Wait before Slack is asked about what got no answer: it may do it late."""
-        await self._release(
-            replace(delivery, state=DeliveryState.UNCERTAIN),
-            self._ctx.clock.now() + self._ctx.timings.post_hold,
-        )
+        """Wait before Slack is asked about what got no answer: it may do it late.
+
+        An edit is made again after that: an earlier one could come after the next.
+        """
+        if delivery.state is not DeliveryState.POSTED:
+            delivery = replace(delivery, state=DeliveryState.UNCERTAIN)
+        await self._release(delivery, self._ctx.clock.now() + self._ctx.timings.post_hold)
 
     async def _back_off(self, delivery: Delivery, error: OutsideError) -> None:
         """Go on with a delivery later, after as long as Slack asks for."""

@@ -106,15 +106,16 @@ class Uploads(Outbox):
 
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed file one step further."""
-        match outgoing.delivery.state:
-            case DeliveryState.PENDING:
-                await self._send(outgoing.delivery, outgoing.job)
-            case DeliveryState.SENDING:
-                await self._hold_back(outgoing.delivery)
-            case DeliveryState.UNCERTAIN:
-                await self._look(outgoing.delivery)
-            case _:
-                await self._release(outgoing.delivery)
+        async with self._failures(outgoing.delivery, self._refused):
+            match outgoing.delivery.state:
+                case DeliveryState.PENDING:
+                    await self._send(outgoing.delivery, outgoing.job)
+                case DeliveryState.SENDING:
+                    await self._hold_back(outgoing.delivery)
+                case DeliveryState.UNCERTAIN:
+                    await self._look(outgoing.delivery)
+                case _:
+                    await self._release(outgoing.delivery)
 
     # ── The three steps ───────────────────────────────────────────────────────────────────────
 
@@ -124,8 +125,10 @@ class Uploads(Outbox):
             await self.give_up(delivery, "it is erased, or files are refused there")
             return
         if delivery.file_id is None:
-            uploaded = await self._upload(delivery, file)
-            if uploaded is None:
+            try:
+                uploaded = replace(delivery, file_id=await self._upload(file))
+            except _NotTaken as error:
+                await self._try_again(delivery, str(error))
                 return
             if delivery.is_transfer:  # it may have taken long: what is posted meanwhile goes first
                 await self._release(uploaded, self._ctx.clock.now())
@@ -133,7 +136,7 @@ class Uploads(Outbox):
             delivery = uploaded
         if not await self._begin(delivery):
             return
-        try:
+        async with self._failures(delivery, self._refused, once=True):
             await self._call(
                 Payload,
                 "files.completeUploadExternal",
@@ -144,18 +147,6 @@ class Uploads(Outbox):
                     initial_comment=file.comment,
                 ),
             )
-        except Refused as error:
-            if error.code == _NO_SUCH_FILE:
-                await self._look(delivery, is_open=False)
-            else:
-                await self._refused(delivery, error)
-        except Unavailable as error:
-            await self._back_off(delivery, error)
-        except Uncertain as error:
-            _LOG.warning("a file may be shared or not", extra=log_fields(delivery, error))
-            await self._hold_back(delivery)
-        else:
-            self._limits.resume()
             await self._shared(delivery)
 
     def _attachment(self, role: Role, job: Job) -> _Attachment | None:
@@ -171,28 +162,18 @@ class Uploads(Outbox):
         text = presenter.transcript(job).strip().encode()
         return _Attachment(file_name(name), FILE_COMMENT, text) if text else None
 
-    async def _upload(self, delivery: Delivery, file: _Attachment) -> Delivery | None:
-        """Return the delivery with its file at Slack, which shows it to nobody yet.
+    async def _upload(self, file: _Attachment) -> str:
+        """Return the id of a file that is at Slack, which shows it to nobody yet.
 
-        None: it is tried again later, or given up.
+        Raises:
+            _NotTaken: it may be the next time.
+            Refused, Unavailable, Uncertain: Slack has no URL for it, or it cannot be fetched.
         """
-        try:
-            if isinstance(file.content, str):
-                file_id = await self._transfer(file.name, file.content)
-            else:
-                content = partial(io.BytesIO, file.content)
-                file_id = await self._hand_over(
-                    file.name, content, len(file.content), self._ctx.timings.call_timeout
-                )
-        except _NotTaken as error:
-            await self._try_again(delivery, str(error))
-        except Refused as error:
-            await self._refused(delivery, error)
-        except OutsideError as error:
-            await self._back_off(delivery, error)
-        else:
-            return replace(delivery, file_id=file_id)
-        return None
+        if isinstance(file.content, str):
+            return await self._transfer(file.name, file.content)
+        content = partial(io.BytesIO, file.content)
+        size = len(file.content)
+        return await self._hand_over(file.name, content, size, self._ctx.timings.call_timeout)
 
     async def _transfer(self, name: str, link: str) -> str:
         """Return the id of a video that was fetched and is at Slack.
@@ -269,12 +250,8 @@ class Uploads(Outbox):
             )
         except Refused as error:
             if error.code != _NO_SUCH_FILE:
-                await self._refused(delivery, error)
-                return
+                raise
             found = None
-        except OutsideError as error:
-            await self._back_off(delivery, error)
-            return
         # It was uploaded for one thread alone.
         if found and delivery.channel in {*found.shares.public, *found.shares.private}:
             await self._shared(delivery)
@@ -301,10 +278,10 @@ class Uploads(Outbox):
         return not refused and (scopes is None or scopes >= FILE_SCOPES)
 
     async def _refused(self, delivery: Delivery, error: Refused) -> None:
-        action = ERROR_ACTIONS.get(error.code)
-        if action is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
-            await self._release(delivery, self._limits.pause(error))
+        if error.code == _NO_SUCH_FILE:
+            await self._look(delivery, is_open=False)
             return
+        action = ERROR_ACTIONS.get(error.code)
         # "Make sure your app is a member of the conversation": no_permission.
         if action is ErrorAction.REDIRECT or error.code == "no_permission":
             self._refused_in.limit((delivery.role, delivery.channel), self._ctx.timings.retry_files)

@@ -9,12 +9,13 @@ import random
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from pydantic import AliasPath, Field
 
 from bot.clock import deadline
-from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.errors import Refused, Unavailable
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role, State, notice_day
 from bot.service.media import VideoSource
@@ -24,7 +25,7 @@ from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.outbox import Outbox
 from bot.slack.outbox.files import Uploads
-from bot.slack.outbox.find import CANNOT_LOOK, PostSearch, metadata_for, permalink
+from bot.slack.outbox.find import PostSearch, metadata_for, permalink
 from bot.slack.outbox.messages import (
     accepted,
     addressee,
@@ -56,6 +57,7 @@ _MAX_OPENINGS: Final = 3
 _OPEN: Final = "conversations.open"
 # An unknown code, or one about metadata where none were sent.
 _UNEXPECTED: Final = {None, ErrorAction.WITHOUT_METADATA}
+_NOT_SAID: Final = "Slack does not say who reads a channel"
 _OUTSIDE: Final = "another organization reads the channel, or may"
 
 
@@ -150,23 +152,24 @@ class Messenger(Outbox):
             wait = min(until, self._ctx.clock.now() + self._ctx.timings.max_wait)
             await self._release(outgoing.delivery, wait)
             return
-        is_pending = outgoing.delivery.state is DeliveryState.PENDING
-        if is_pending and not await self._stays_inside(outgoing):
-            return
-        if outgoing.delivery.role.is_file:
-            await self._uploads.step(outgoing)
-            return
-        match outgoing.delivery.state:
-            case DeliveryState.PENDING:
-                await self._post(outgoing)
-            case DeliveryState.SENDING:
-                await self._hold_back(outgoing.delivery)
-            case DeliveryState.UNCERTAIN:
-                await self._search(outgoing)
-            case DeliveryState.POSTED:
-                await self._edit(outgoing)
-            case DeliveryState.UNDELIVERABLE:
-                await self._release(outgoing.delivery)
+        async with self._failures(outgoing.delivery, self._look_up_refused):
+            is_pending = outgoing.delivery.state is DeliveryState.PENDING
+            if is_pending and not await self._stays_inside(outgoing):
+                return
+            if outgoing.delivery.role.is_file:
+                await self._uploads.step(outgoing)
+                return
+            match outgoing.delivery.state:
+                case DeliveryState.PENDING:
+                    await self._post(outgoing)
+                case DeliveryState.SENDING:
+                    await self._hold_back(outgoing.delivery)
+                case DeliveryState.UNCERTAIN:
+                    await self._search(outgoing)
+                case DeliveryState.POSTED:
+                    await self._edit(outgoing)
+                case DeliveryState.UNDELIVERABLE:
+                    await self._release(outgoing.delivery)
 
     def _day_ends(self, outgoing: Outgoing) -> datetime | None:
         """Return when the day ends that a notice is about; None of all else."""
@@ -188,23 +191,15 @@ class Messenger(Outbox):
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         person = addressee(delivery, outgoing.job)
         if delivery.channel == person and delivery.failures < _MAX_OPENINGS:
-            try:
-                channel = await self._open_conversation(delivery)
-            except Refused:
-                await self._ctx.store.jobs.give_up_asking(delivery, self._ctx.clock.now())
-                return
-            except OutsideError as error:
-                await self._back_off(delivery, error)
-                return
-            delivery = replace(delivery, channel=channel)
+            delivery = replace(delivery, channel=await self._open_conversation(delivery))
         if may_be_in_slack(delivery, outgoing.job):
             await self._search_first(delivery)
             return
         message = await self._message(outgoing, delivery)
-        metadata = None if delivery.id in self._without_metadata else metadata_for(delivery)
         if not await self._begin(delivery, outgoing.marked_at):
             return
-        try:
+        refused = partial(self._post_refused, outgoing.job)
+        async with self._failures(delivery, refused, once=True):
             async with translated(self._ctx.timings.call_timeout, self._ctx.calls.outages):
                 answer = await self._ctx.client.chat_postMessage(
                     channel=delivery.channel,
@@ -212,20 +207,11 @@ class Messenger(Outbox):
                     reply_broadcast=is_broadcast(delivery, outgoing.job) or None,
                     text=message.text,
                     blocks=message.blocks or None,
-                    metadata=metadata,
+                    metadata=self._metadata(delivery),
                     unfurl_links=False,
                     unfurl_media=False,
                 )
                 posted = _Posted.model_validate(answer.data)
-        except Refused as error:
-            await self._post_refused(delivery, outgoing.job, error, metadata=metadata)
-        except Unavailable as error:
-            await self._call_again(delivery, error)
-        except Uncertain as error:
-            _LOG.warning("a post got no usable answer", extra=log_fields(delivery, error))
-            await self._hold_back(delivery)
-        else:
-            self._limits.resume()
             self._without_metadata.discard(delivery.id)
             self._measure(outgoing)
             await self._release_posted(
@@ -261,23 +247,12 @@ class Messenger(Outbox):
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
         delivery = placed(outgoing)  # a claim that marks a reply does not store its thread
-        try:
-            if delivery.channel == addressee(delivery, outgoing.job):
-                # Posted to the user's id: it is in the conversation that this has opened.
-                channel = await self._open_conversation(delivery)
-                delivery = replace(delivery, channel=channel)
-            ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
-            if ts is not None and await self._ctx.store.deliveries.is_other(delivery, ts):
-                ts = None  # the newest reply of a thread that cannot be read
-        except Refused as error:
-            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
-                await self._release(delivery, self._limits.pause(error))
-                return
-            _LOG.info("a message cannot be searched for", extra=log_fields(delivery, error))
-            ts = None
-        except OutsideError as error:
-            await self._call_again(delivery, error)
-            return
+        if delivery.channel == addressee(delivery, outgoing.job):
+            # Posted to the user's id: it is in the conversation that this has opened.
+            delivery = replace(delivery, channel=await self._open_conversation(delivery))
+        ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
+        if ts is not None and await self._ctx.store.deliveries.is_other(delivery, ts):
+            ts = None  # the newest reply of a thread that cannot be read
         if ts is None:
             pending = replace(delivery, state=DeliveryState.PENDING)
             await self._release(pending, self._ctx.clock.now())
@@ -289,6 +264,15 @@ class Messenger(Outbox):
         await self._release_posted(
             outgoing, replace(delivery, ts=ts, shown_version=shown, failures=0)
         )
+
+    async def _look_up_refused(self, delivery: Delivery, error: Refused) -> None:
+        """Go on with a delivery before whose post something was asked that Slack refused."""
+        if delivery.state is DeliveryState.PENDING:  # the approver has left
+            await self._ctx.store.jobs.give_up_asking(delivery, self._ctx.clock.now())
+            return
+        _LOG.info("a message cannot be searched for", extra=log_fields(delivery, error))
+        pending = replace(delivery, state=DeliveryState.PENDING)
+        await self._release(pending, self._ctx.clock.now())
 
     async def _release_posted(self, outgoing: Outgoing, delivery: Delivery) -> None:
         """Store that a message is in Slack, and owe the files that follow it."""
@@ -312,60 +296,36 @@ class Messenger(Outbox):
         asks = delivery.role is Role.APPROVAL and delivery.settled_as is None
         if asks and not await self._stays_inside(outgoing):
             return
-        is_read_outside: bool | None = False
+        is_read_outside = False
         if job.state.ended and delivery.role in {Role.CARD, Role.APPROVAL}:
             # It would show links, or why it failed.
             is_read_outside = await self._is_read_outside(delivery, job)
-            if is_read_outside is None:
-                return
             if is_read_outside:
                 outgoing = replace(outgoing, job=replace(job, reason=""))
         message = await self._message(outgoing, delivery)
         if is_read_outside and delivery.role is Role.CARD:
             message = ended_outside(self._ctx.presenters[job.kind])
-        try:
+        async with self._failures(delivery, self._edit_refused, once=True):
             async with translated(self._ctx.timings.call_timeout, self._ctx.calls.outages):
                 await self._ctx.client.chat_update(
                     channel=delivery.channel,
                     ts=delivery.ts or "",
                     text=message.text,
                     blocks=message.blocks,
-                    metadata=metadata_for(delivery) if asks else None,
+                    metadata=self._metadata(delivery) if asks else None,
                 )
-        except Refused as error:
-            await self._edit_refused(delivery, error)
-        except Uncertain as error:
-            # It may be sent again, but not at once: Slack may apply this one late, after the next.
-            _LOG.info("an edit got no usable answer", extra=log_fields(delivery, error))
-            failed = replace(delivery, failures=delivery.failures + 1)
-            await self._release(failed, self._ctx.clock.now() + self._ctx.timings.post_hold)
-        except OutsideError as error:
-            await self._call_again(delivery, error)
-        else:
-            self._limits.resume()
             await self._release(accepted(delivery))
 
     async def _edit_refused(self, delivery: Delivery, error: Refused) -> None:
-        action = ERROR_ACTIONS.get(error.code)
-        if action is ErrorAction.PAUSE:
-            await self._release(delivery, self._limits.pause(error))
-        elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
-            _LOG.error("Slack refuses the form of an edit", extra=log_fields(delivery, error))
-            await self._release(rewritten(delivery), self._ctx.clock.now())
-        elif action in _UNEXPECTED and delivery.refusals + 1 < _MAX_REFUSALS:
-            refused = replace(delivery, refusals=delivery.refusals + 1)
-            _LOG.error(
-                "Slack refuses an edit for an unknown reason", extra=log_fields(refused, error)
-            )
-            retry_at = self._ctx.clock.now() + self._ctx.timings.back_off(refused.refusals)
-            await self._release(refused, retry_at)
-        elif delivery.role is Role.APPROVAL and delivery.settled_as is None:
+        if await self._is_tried_again(delivery, error):
+            return
+        if delivery.role is Role.APPROVAL and delivery.settled_as is None:
             # It may say something else still: the message that asks has to be seen.
             anew = replace(delivery, state=DeliveryState.PENDING, ts=None, refusals=0)
             await self._release(anew, self._ctx.clock.now())
         else:
             given_up = replace(delivery, shown_version=delivery.version, refusals=0)
-            if action in _UNEXPECTED:
+            if ERROR_ACTIONS.get(error.code) in _UNEXPECTED:
                 _LOG.error("an edit was given up", extra=log_fields(delivery, error))
             else:
                 _LOG.info("a card can no longer be edited", extra=log_fields(delivery, error))
@@ -373,41 +333,43 @@ class Messenger(Outbox):
 
     # ── Refusals and waits ────────────────────────────────────────────────────────────────────
 
-    async def _post_refused(
-        self, delivery: Delivery, job: Job, error: Refused, *, metadata: Json | None
-    ) -> None:
+    async def _is_tried_again(self, delivery: Delivery, error: Refused) -> bool:
+        """Return whether a message that Slack refused is sent again, maybe in another form."""
         action, now = ERROR_ACTIONS.get(error.code), self._ctx.clock.now()
-        pending = replace(delivery, state=DeliveryState.PENDING, failures=0)
-        if action is ErrorAction.PAUSE:
-            await self._release(pending, self._limits.pause(error))
-            return
-        if action is ErrorAction.WITHOUT_METADATA and metadata is not None:
+        refused = replace(delivery, failures=0, refusals=delivery.refusals + 1)
+        if action is ErrorAction.WITHOUT_METADATA and delivery.id not in self._without_metadata:
             # Without them it is not found, should its answer be lost, and may be posted twice.
-            _LOG.error("Slack refuses metadata", extra=log_fields(pending, error))
+            _LOG.error("Slack refuses metadata", extra=log_fields(delivery, error))
             self._without_metadata.add(delivery.id)
-            await self._release(pending, now)
-            return
-        pending = replace(pending, refusals=delivery.refusals + 1)
-        retry_at = now + self._ctx.timings.back_off(pending.refusals)
-        if action in _UNEXPECTED and pending.refusals < _MAX_REFUSALS:
+            await self._release(delivery, now)
+        elif action in _UNEXPECTED and refused.refusals < _MAX_REFUSALS:
             _LOG.error(
-                "Slack refuses a message for an unknown reason", extra=log_fields(pending, error)
+                "Slack refuses a message for an unknown reason", extra=log_fields(refused, error)
             )
-            await self._release(pending, retry_at)
+            await self._release(refused, now + self._ctx.timings.back_off(refused.refusals))
         elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
-            _LOG.error("Slack refuses the form of a message", extra=log_fields(pending, error))
-            await self._release(rewritten(pending), now)
-        elif not delivery.direct:
-            await self._post_directly(pending, job, error)
-        elif pending.refusals < _MAX_REFUSALS:
-            _LOG.warning("a user does not accept a message", extra=log_fields(pending, error))
-            await self._release(redirect(pending, job), retry_at)
+            _LOG.error("Slack refuses the form of a message", extra=log_fields(refused, error))
+            await self._release(rewritten(refused), now)
         else:
-            _LOG.error("a message could be posted nowhere", extra=log_fields(pending, error))
+            return False
+        return True
+
+    async def _post_refused(self, job: Job, delivery: Delivery, error: Refused) -> None:
+        if await self._is_tried_again(delivery, error):
+            return
+        now, refused = self._ctx.clock.now(), replace(delivery, refusals=delivery.refusals + 1)
+        if not delivery.direct:
+            await self._post_directly(delivery, job, error)
+        elif refused.refusals < _MAX_REFUSALS:
+            _LOG.warning("a user does not accept a message", extra=log_fields(refused, error))
+            retry_at = now + self._ctx.timings.back_off(refused.refusals)
+            await self._release(redirect(refused, job), retry_at)
+        else:
+            _LOG.error("a message could be posted nowhere", extra=log_fields(refused, error))
             if delivery.role is Role.APPROVAL:
                 await self._ctx.store.jobs.give_up_asking(delivery, now)
                 return
-            await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
+            await self._release(replace(refused, state=DeliveryState.UNDELIVERABLE))
 
     async def _post_directly(self, delivery: Delivery, job: Job, why: Exception | str) -> None:
         """Have a message posted to the person it is for, not in its channel."""
@@ -428,13 +390,15 @@ class Messenger(Outbox):
             await self._uploads.give_up(delivery, _OUTSIDE)
         elif is_read_outside:
             await self._post_directly(delivery, job, _OUTSIDE)
-        return is_read_outside is False
+        return not is_read_outside
 
-    async def _is_read_outside(self, delivery: Delivery, job: Job) -> bool | None:
+    async def _is_read_outside(self, delivery: Delivery, job: Job) -> bool:
         """Return whether other organisations read the channel of a delivery, or may.
 
-        None: Slack does not say; the delivery was released, to be tried again soon. What it said
-        when the request was made counts for a while; an approval goes elsewhere.
+        What Slack said when the request was made counts for a while; an approval goes elsewhere.
+
+        Raises:
+            Unavailable: Slack does not say; it may be asked again.
         """
         latest = deadline(self._ctx.timings.call_timeout)
         asked_at = None if delivery.role is Role.APPROVAL else job.created_at
@@ -442,19 +406,13 @@ class Messenger(Outbox):
         if is_read_outside is not None:
             return is_read_outside
         if (until := self._ctx.calls.limits.until(CONVERSATIONS)) is not None:
-            await self._release(delivery, until)
-        elif delivery.failures < _MAX_OPENINGS or self._ctx.calls.outages.current is not None:
-            await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
-        else:
-            return True
-        return None
+            raise Unavailable(_NOT_SAID, retry_after=until - self._ctx.clock.now())
+        if delivery.failures < _MAX_OPENINGS or self._ctx.calls.outages.current is not None:
+            raise Unavailable(_NOT_SAID)
+        return True
 
-    async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
-        """Leave a delivery due under a rate limit if Slack asks to wait; else retry it later."""
-        if self._limits.note(covering(delivery), error):
-            await self._release(delivery, self._ctx.clock.now())
-        else:
-            await self._back_off(delivery, error)
+    def _metadata(self, delivery: Delivery) -> Json | None:
+        return None if delivery.id in self._without_metadata else metadata_for(delivery)
 
     async def _leave_unregistered(self, outgoing: Outgoing) -> None:
         """Leave a message about a kind of job that is not registered, and report the kind once."""
