@@ -50,6 +50,7 @@ from bot.store.postgres.errors import (
 )
 from bot.timings import Timings
 
+_LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 Connection: TypeAlias = psycopg.Connection[DictRow]
 _AsyncConnection: TypeAlias = psycopg.AsyncConnection[DictRow]
@@ -150,12 +151,7 @@ class Link:
         ):
             copy.shutdown(socket.SHUT_RDWR)
 
-    def run(
-        self,
-        group: Sequence[Call],
-        *,
-        lock_timeout_ms: int,
-    ) -> Committed:
+    def run(self, group: Sequence[Call], *, lock_timeout_ms: int) -> Committed:
         """Run works in one transaction.
 
         Raises:
@@ -281,6 +277,8 @@ def _storable(value: Value) -> Value:
     return value
 
 
+# ── Its tables ──────────────────────────────────────────────────────────────────────────────────
+
 # Of our own choosing: a migration holds it, so that several copies may start at once.
 _LOCK: Final = 7_208_455_310_092_411
 # All who use a table wait behind a migration that waits for it: therefore it gives way soon. An
@@ -370,20 +368,7 @@ def _apply_next(connection: Connection, files: Mapping[str, str], applied: list[
     return pending[1:]
 
 
-# Works that are committed together at most: each waits for the others.
-_MAX_GROUP: Final = 16
-
-_NOTIFY: Final = Query(
-    """
-    SELECT pg_notify(channel, :sender || ' ' || subject)
-    FROM unnest(CAST(:channels AS TEXT[]), CAST(:subjects AS TEXT[])) AS each(channel, subject)
-    """
-)
-_CHANNELS: Final = {topic: f"bot_{topic.value}" for topic in Topic}
-_TOPICS: Final = {channel: topic for topic, channel in _CHANNELS.items()}
-# Between two notifications, and from a lost connection to the next one.
-_INTERVAL_S: Final = 0.05
-_LISTEN_AGAIN_S: Final = 1.0
+# ── Who keeps works waiting ─────────────────────────────────────────────────────────────────────
 
 
 async def _connect_to_watch(url: str, **parameters: str) -> _AsyncConnection:
@@ -435,9 +420,23 @@ def _lock_wait_ms(call: Call) -> int:
     return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - call.since)))
 
 
-_LOG: Final = logging.getLogger(__name__)
+# ── The database ────────────────────────────────────────────────────────────────────────────────
+
+_NOTIFY: Final = Query(
+    """
+    SELECT pg_notify(channel, :sender || ' ' || subject)
+    FROM unnest(CAST(:channels AS TEXT[]), CAST(:subjects AS TEXT[])) AS each(channel, subject)
+    """
+)
+_CHANNELS: Final = {topic: f"bot_{topic.value}" for topic in Topic}
+_TOPICS: Final = {channel: topic for topic, channel in _CHANNELS.items()}
+# Between two notifications, and from a lost connection to the next one.
+_INTERVAL_S: Final = 0.05
+_LISTEN_AGAIN_S: Final = 1.0
 
 _CONNECTIONS: Final = 4
+# Works that are committed together at most: each waits for the others.
+_MAX_GROUP: Final = 16
 # A group that waits longer for rows of another one gives way, and each of its works runs alone: two
 # groups may wait for each other. A work alone takes its locks in order, and serial ones take the
 # same lock first.
