@@ -416,8 +416,6 @@ class Access:
 
     async def admin_names(self, deadline: float) -> str:
         """Return who can change a limit, in plain text: names that Slack tells by the deadline."""
-        if not self._admins:
-            return OPERATOR
         names = await self.names(self._admins, deadline)
         return listed([*names.values()], "or") if names else OPERATOR
 
@@ -442,10 +440,9 @@ class Access:
         """
         if not _is_channel(channel):
             return None
-        channels = self._channels
-        if self._is_closed(channels.known(channel)):
-            channels.forget(channel)  # the bot may have been invited meanwhile
-        found = await channels.get(channel, deadline)
+        if self._is_closed(self._channels.known(channel)):
+            self._channels.forget(channel)  # the bot may have been invited meanwhile
+        found = await self._channels.get(channel, deadline)
         if self._is_closed(found):
             return (
                 f"I'm not in this channel. Type “/invite @{self.bot_name}” there and try again, "

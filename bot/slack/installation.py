@@ -240,11 +240,6 @@ class InstallationSource:
     def _compare(self, found: Installation, before: Installation | None) -> None:
         """Take over what Slack says, unless it contradicts what is stored."""
         is_news, self._learned = not self._learned, True
-        is_ours = before is None or before.team_id == found.team_id
-        if is_ours and self.is_uninstalled:
-            _LOG.info("the Slack app is installed again")
-            self.is_uninstalled = False
-            self._store.wake_senders()
         if before is not None and before.team_id != found.team_id:
             _LOG.error(
                 "SLACK_BOT_TOKEN belongs to another workspace than the database: the bot does not "
@@ -252,6 +247,10 @@ class InstallationSource:
             )
             self.is_of_other_team = True
             return
+        if self.is_uninstalled:
+            _LOG.info("the Slack app is installed again")
+            self.is_uninstalled = False
+            self._store.wake_senders()
         if is_news:
             self._unannounced = found
             self.announce()
