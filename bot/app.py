@@ -244,7 +244,6 @@ async def running(
                 handler_context,
                 settings.slack_app_token.get_secret_value(),
                 proxy_for=settings.proxy_for,
-                on_connection=installation.announce,
                 priority=priority,
                 metrics=metrics,
             )

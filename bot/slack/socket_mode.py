@@ -57,7 +57,6 @@ class SocketMode:
         app_token: str,
         *,
         proxy_for: Callable[[str], str | None],
-        on_connection: Callable[[], None],
         priority: RequestPriority,
         metrics: Metrics,
     ) -> None:
@@ -65,7 +64,6 @@ class SocketMode:
         self._ctx = ctx
         self._app_token = app_token
         self._proxy_for = proxy_for
-        self._on_connection = on_connection
         self._priority = priority
         self._metrics = metrics
         self._outages = Outages("Socket Mode", ctx.clock)
@@ -89,7 +87,7 @@ class SocketMode:
             opened_at = loop.time()
             old, self._current = self._current, connection
             _LOG.info("Socket Mode is connected")
-            self._on_connection()
+            self._ctx.installation.announce()
             if old is not None:
                 self._receivers.spawn(self._retire(old))
             await connection.replace.wait()
