@@ -22,11 +22,10 @@ from bot.slack.features.home import Group, limits_form
 from bot.slack.features.jobs import details, found_jobs, listed, not_theirs, status_message
 from bot.slack.features.replica import listed_replicas
 from bot.slack.features.video import FIND_HELP, script_button
-from bot.slack.outbox.messages import redirected
 from bot.slack.views import card as bot_cards
 from bot.slack.views.blocks import Json, Message
 from bot.slack.views.buttons import replica_row
-from bot.slack.views.card import FILE_COMMENT, file_name
+from bot.slack.views.card import FILE_COMMENT, file_name, redirected
 from bot.slack.views.home import admin_sections, health_text, home_view, spending_modal
 from bot.slack.views.limits import limit_sentence, resets_in_form
 from bot.slack.views.question import (

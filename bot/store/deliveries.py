@@ -418,8 +418,6 @@ class Outgoing:
     job: Job
     card: Delivery
     retry: Delivery | None = None
-    replica: str = ""
-    """The name of the replica that the job uses, if that is known."""
     listed: Sequence[Asked] = ()
     """The further questions that its message lists, oldest first."""
     marked_at: datetime | None = None

@@ -25,17 +25,17 @@ from bot.model import (
     Verdict,
 )
 from bot.slack.features.jobs import details, status_message
-from bot.slack.outbox.messages import compose, redirected
 from bot.slack.views.blocks import (
     Message,
     escaped,
     in_order,
     link,
     one_line,
+    short_name,
 )
 from bot.slack.views.buttons import MORE, STOP
-from bot.slack.views.card import card, reply
-from bot.slack.views.question import MAX_LISTED, question, question_list
+from bot.slack.views.card import card, redirected, reply
+from bot.slack.views.question import MAX_LISTED, question, question_list, questions
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
 from tests.world import World, buttons_of
@@ -55,7 +55,6 @@ JOB = Job(
     thread_ts=None,
     created_at=NINE,
 )
-CARD = Delivery(1, "7", Role.CARD, DeliveryState.PENDING, "C0STUDIO", None, None, 1, 0, None, 0)
 READY = Snapshot(
     "v1",
     "ready",
@@ -255,8 +254,8 @@ def check(message: Message) -> None:
 def test_slack_accepts_any_card_and_it_pings_no_one(
     job: Job, replica: str, retry: str | None, name: str
 ) -> None:
-    names = {ANA: name, BEN: name}
-    message = compose(CARD, job, PRESENTERS, replica=replica, retry=retry, names=names)
+    names = {user: safe for user in (ANA, BEN) if (safe := short_name(name))}
+    message = card(job, PRESENTERS[job.kind], replica=replica, retry=retry, names=names)
     check(message)
     assert not mrkdwn.pings(message.text, message.blocks) | mrkdwn.pings(message.text, [])
     check(redirected(message, job, "bot"))
@@ -532,13 +531,13 @@ def test_slack_accepts_any_list(
 
 def test_a_list_is_a_question_again_where_the_other_kinds_are_no_longer_supported() -> None:
     other = replace(ASKED, id="8", kind="gone")
-    message = compose(OWED, ASKED, PRESENTERS, listed=[(OWED, other)])
-    assert message == compose(OWED, ASKED, PRESENTERS)
+    message = questions(OWED, ASKED, [(OWED, other)], PRESENTERS)
+    assert message == question(OWED, ASKED, PRESENTER)
 
 
 def test_a_request_that_was_asked_about_before_is_listed_once() -> None:
     other = replace(ASKED, id="8")
     settled = replace(OWED, settled_as=Settlement.CREATED_AGAIN)
-    message = compose(settled, ASKED, PRESENTERS, listed=[(OWED, other), (OWED, ASKED)])
+    message = questions(settled, ASKED, [(OWED, other), (OWED, ASKED)], PRESENTERS)
     assert "*Did these 2 videos get made?*" in message.text
     assert "again." not in message.text.split("Please")[0]

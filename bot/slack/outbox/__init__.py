@@ -16,7 +16,6 @@ from bot.slack.client import RateLimits
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.outbox.find import CANNOT_LOOK
-from bot.slack.outbox.messages import log_fields
 from bot.slack.payloads import Payload
 from bot.store import covering
 
@@ -127,3 +126,19 @@ class Outbox:
 
     async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
         await self._ctx.store.deliveries.release(delivery, self._ctx.clock.now(), due_at)
+
+
+def accepted(delivery: Delivery) -> Delivery:
+    """Return a delivery whose current version Slack shows. The next one is tried in full length."""
+    return replace(
+        delivery,
+        shown_version=delivery.version,
+        failures=0,
+        refusals=0,
+        rewrites=min(delivery.rewrites, 1),
+    )
+
+
+def log_fields(delivery: Delivery, reason: Exception | str) -> dict[str, str]:
+    """Return what a log line says of a delivery and of what became of a call for it."""
+    return {"job": delivery.job_id, "role": delivery.role.value, "reason": str(reason)}

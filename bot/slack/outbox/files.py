@@ -30,9 +30,8 @@ from bot.slack.client import CallLimits, RateLimits, is_slacks
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import FILE_SCOPES
-from bot.slack.outbox import Outbox
+from bot.slack.outbox import Outbox, accepted, log_fields
 from bot.slack.outbox.find import CANNOT_LOOK
-from bot.slack.outbox.messages import accepted, log_fields
 from bot.slack.payloads import Payload, Shares
 from bot.slack.views.blocks import title
 from bot.slack.views.card import FILE_COMMENT, file_name, needs_file

@@ -1,7 +1,8 @@
 """Posts and edits the messages that are due: each post once, whenever the process dies.
 
 A post that got no answer waits, is searched for by its metadata, and only then is posted again.
-Searching needs the history scopes; without them it is posted again after the wait.
+Searching needs the history scopes; without them it is posted again after the wait. At the end is
+what a delivery says, in which form, and where it goes.
 """
 
 import logging
@@ -23,29 +24,27 @@ from bot.slack.access import CONVERSATIONS
 from bot.slack.client import RateLimits
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.outbox import Outbox
+from bot.slack.outbox import Outbox, accepted, log_fields
 from bot.slack.outbox.files import Uploads
 from bot.slack.outbox.find import PostSearch, metadata_for, permalink
-from bot.slack.outbox.messages import (
-    accepted,
-    addressee,
-    as_sent,
-    can_be_rewritten,
-    compose,
-    ended_outside,
-    is_broadcast,
-    log_fields,
-    may_be_in_slack,
-    people_named,
-    placed,
-    redirect,
-    redirected,
-    rewritten,
-    with_names,
-)
 from bot.slack.payloads import Payload
-from bot.slack.views.blocks import Json, Message
+from bot.slack.views.blocks import (
+    MAX_TEXT,
+    Json,
+    Message,
+    listed,
+    short_name,
+    shortened,
+)
+from bot.slack.views.card import AN_ADMIN, FOR_ADMINS, card, ended_outside, redirected, reply
 from bot.slack.views.limits import month_so_far
+from bot.slack.views.question import (
+    approval_request,
+    notice_of_day,
+    people_asked,
+    questions,
+    training_notice,
+)
 from bot.store import Claimed, Outgoing, covering
 
 _LOG: Final = logging.getLogger(__name__)
@@ -57,6 +56,8 @@ _MAX_OPENINGS: Final = 3
 _OPEN: Final = "conversations.open"
 # An unknown code, or one about metadata where none were sent.
 _UNEXPECTED: Final = {None, ErrorAction.WITHOUT_METADATA}
+# A refusal of so few bytes of text is not for their number.
+_MIN_TEXT: Final = 100
 _NOT_SAID: Final = "Slack does not say who reads a channel"
 _OUTSIDE: Final = "another organization reads the channel, or may"
 
@@ -140,8 +141,7 @@ class Messenger(Outbox):
             posts = limited.state == DeliveryState.PENDING
             interval = self._ctx.timings.post_interval if posts else self._ctx.timings.call_interval
             self._limits.begin(limited, interval)
-        named = with_names(claimed, self._ctx.store, self._ctx.presenters)
-        return Claimed(named, claimed.next_due, full=claimed.full)
+        return claimed
 
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed delivery one step further."""
@@ -435,35 +435,140 @@ class Messenger(Outbox):
 
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         """Return what a delivery says now, in the form that Slack has not refused yet."""
-        job, card, retry = outgoing.job, outgoing.retry, None
-        if card is not None:
-            # Others cannot open a direct message.
-            is_open = card.ts is not None and not card.direct
-            retry = await permalink(self._ctx.client, card, self._ctx.timings) if is_open else ""
-        approvers = self._ctx.store.jobs.approvals.people(job.user)
-        people = people_named(delivery, job, approvers, self._ctx.admins)
-        limits, until = self._ctx.store.limits, deadline(self._ctx.timings.name_timeout)
-        used = limits.used("", self._ctx.clock.now())["max_per_month"]
-        made: list[Job] = []
-        if self._day_ends(outgoing) is not None:
-            made = await self._ctx.store.jobs.list_of_day(job)
-        message = compose(
-            delivery,
-            job,
-            self._ctx.presenters,
-            self._ctx.admins,
-            admins_first=self._admins_first,
-            approvers=approvers,
-            replica=outgoing.replica,
-            retry=retry,
-            listed=outgoing.listed,
-            names=await self._ctx.access.names(people, until),
-            month=month_so_far(used, limits.current.max_per_month),
-            price=self._ctx.price,
-            made=made,
-            public=await self._ctx.access.public(made, until),
-        )
+        message = await self._said(outgoing, delivery)
         # An approval is for somebody else, and so is a notice.
         if delivery.direct and delivery.role not in {Role.APPROVAL, Role.NOTICE}:
-            message = redirected(message, job, self._ctx.access.bot_name)
+            message = redirected(message, outgoing.job, self._ctx.access.bot_name)
         return as_sent(message, delivery)
+
+    async def _said(self, outgoing: Outgoing, delivery: Delivery) -> Message:
+        """Return what a delivery says now, in full form."""
+        job, presenters, admins = outgoing.job, self._ctx.presenters, self._ctx.admins
+        store, presenter = self._ctx.store, presenters[job.kind]
+        if delivery.role is Role.QUESTION:
+            first = self._admins_first
+            return questions(delivery, job, outgoing.listed, presenters, admins, admins_first=first)
+        until = deadline(self._ctx.timings.name_timeout)
+        if delivery.role is Role.NOTICE:
+            is_of_day = self._day_ends(outgoing) is not None
+            if is_of_day and (made := await store.jobs.list_of_day(job)):
+                return notice_of_day(made, await self._ctx.access.public(made, until), presenters)
+            return training_notice(job, presenter.name(job))
+        approvers = store.jobs.approvals.people(job.user)
+        used = presenter.replica_id(job) or ""
+        replica = store.replicas.names({used}).get(used, "")
+        if delivery.role is Role.APPROVAL:
+            counted = store.limits.used("", self._ctx.clock.now())["max_per_month"]
+            month = month_so_far(counted, store.limits.current.max_per_month)
+            return approval_request(
+                delivery,
+                job,
+                presenter,
+                approvers,
+                replica=replica,
+                month=month,
+                price=self._ctx.price,
+            )
+        people = people_named(delivery, job, approvers, admins)
+        found = await self._ctx.access.names(people, until)
+        names = {user: safe for user, name in found.items() if (safe := short_name(name))}
+        known = [names[each] for each in sorted(admins) if each in names]
+        who, retry = listed(known, "or") if known else AN_ADMIN, None
+        if (retried := outgoing.retry) is not None:
+            # Others cannot open a direct message.
+            is_open = retried.ts is not None and not retried.direct
+            retry = await permalink(self._ctx.client, retried, self._ctx.timings) if is_open else ""
+        if delivery.role is Role.REPLY:
+            return reply(job, presenter, retry=retry, names=names, who=who)
+        return card(
+            job,
+            presenter,
+            replica=replica,
+            retry=retry,
+            approvers=approvers,
+            names=names,
+            who=who,
+        )
+
+
+# ── What is said, in which form, and where ────────────────────────────────────────────────────────
+
+
+def people_named(
+    delivery: Delivery, job: Job, approvers: Collection[str] = (), admins: Collection[str] = ()
+) -> set[str]:
+    """Return the ids of those whose names a card or a reply says instead of mentioning them."""
+    people = {job.user} if delivery.role is Role.CARD else set[str]()
+    if FOR_ADMINS & {job.held_by, job.failure}:
+        people.update(admins)
+    if (approval := job.approval) is not None:
+        if approval.decided_by is not None:
+            people.add(approval.decided_by)
+        if job.state is State.WAITING_FOR_APPROVAL:
+            people.update(people_asked(approval, approvers))
+    return people
+
+
+def as_sent(message: Message, delivery: Delivery) -> Message:
+    """Return a delivery's message in the form that Slack has not refused yet.
+
+    Each refusal of a text alone halves it, so that a limit that we do not know ends that too.
+    """
+    if not delivery.rewrites:
+        return message
+    return Message(shortened(message.text, _text_limit(delivery)))
+
+
+def can_be_rewritten(delivery: Delivery) -> bool:
+    """Return whether there is another form to try."""
+    return not delivery.rewrites or _text_limit(delivery) > _MIN_TEXT
+
+
+def rewritten(delivery: Delivery) -> Delivery:
+    """Return a delivery, whose form was refused, in the next one."""
+    return replace(delivery, rewrites=delivery.rewrites + 1, refusals=0)
+
+
+def _text_limit(delivery: Delivery) -> int:
+    """Return how many bytes of text a delivery without blocks may have."""
+    return MAX_TEXT >> (delivery.rewrites - 1)
+
+
+def placed(outgoing: Outgoing) -> Delivery:
+    """Return the delivery with its channel and thread: below the card, unless it has its own."""
+    delivery, card = outgoing.delivery, outgoing.card
+    if delivery.role in {Role.CARD, Role.APPROVAL} or delivery.direct:
+        return delivery
+    if card.ts is None:
+        return redirect(delivery, outgoing.job)
+    thread_ts = card.ts if card.direct else outgoing.job.thread_ts or card.ts
+    return replace(delivery, channel=card.channel, thread_ts=thread_ts)
+
+
+def addressee(delivery: Delivery, job: Job) -> str:
+    """Return the user to whom a delivery goes directly, always or if a channel refuses it."""
+    return delivery.addressee or job.user
+
+
+def redirect(delivery: Delivery, job: Job) -> Delivery:
+    """Return the delivery as a direct message to the user who asked."""
+    return replace(delivery, direct=True, channel=addressee(delivery, job), thread_ts=None)
+
+
+def is_broadcast(delivery: Delivery, job: Job) -> bool:
+    """Return whether a reply is shown in its channel too, and not in the thread alone.
+
+    Not once Slack has refused its form: it may be this.
+    """
+    in_thread = delivery.thread_ts is not None and delivery.channel.startswith(("C", "G"))
+    is_good = delivery.role is Role.REPLY and job.state is State.SUCCEEDED
+    return job.tell_channel and is_good and in_thread and not delivery.rewrites
+
+
+def may_be_in_slack(delivery: Delivery, job: Job) -> bool:
+    """Return whether a message that is not posted yet, as far as we know, may be in Slack.
+
+    It may if its job comes from a backup, until it is posted or searched for. A question is asked
+    again: what it asks is open again.
+    """
+    return job.copied and delivery.sent_at is None and delivery.role is not Role.QUESTION

@@ -24,6 +24,7 @@ from bot.slack.views.blocks import (
     context,
     cut,
     date,
+    escape,
     joined,
     mrkdwn,
     paragraph,
@@ -458,4 +459,28 @@ def _stopped(job: Job, noun: str) -> Message:
         text = f"<@{job.user}>, the person in the footage stopped this {noun}."
         if "script" in job.params:  # it waited to be sent
             text = f"<@{job.user}>, I didn't make your {noun}: its replica was removed."
+    return Message.of([section(text)])
+
+
+# ── Elsewhere than asked ────────────────────────────────────────────────────────────────────────
+
+
+def redirected(message: Message, job: Job, bot_name: str) -> Message:
+    """Return a message as it is sent to the person directly, because the channel refused it.
+
+    ``bot_name`` is what to invite to a private channel.
+    """
+    note = "I couldn't post where you asked, so here it is."
+    # The name of a direct conversation means nothing to those outside it.
+    if job.channel.startswith(("C", "G")):
+        note = (
+            f"I couldn't post in <#{job.channel}>: it may be private (type "
+            f"`/invite @{escape(bot_name)}` there) or shared."
+        )
+    return Message.of([context(mrkdwn(note)), *message.blocks])
+
+
+def ended_outside(presenter: Presenter) -> Message:
+    """Return the card of an ended job in a channel that another organisation has come to read."""
+    text = f"This {presenter.noun} has ended. I don't post in shared channels."
     return Message.of([section(text)])

@@ -317,6 +317,24 @@ def question(
     return _message(f"{asked} {ask(noun)}", named, body, small=small, buttons=buttons)
 
 
+def questions(
+    delivery: Delivery,
+    job: Job,
+    further: Sequence[Asked],
+    presenters: Presenters,
+    admins: Collection[str] = (),
+    *,
+    admins_first: bool = False,
+) -> Message:
+    """Return the question, or with ``further`` ones in its message, the list of all."""
+    # Of a request that was asked about before, the last question counts.
+    last = {of.id: (each, of) for each, of in ((delivery, job), *further)}
+    asked = [each for each in last.values() if each[1].kind in presenters]
+    if len(asked) > 1:
+        return question_list(delivery, job, asked, presenters, admins, admins_first=admins_first)
+    return question(delivery, job, presenters[job.kind], admins, admins_first=admins_first)
+
+
 def question_list(
     delivery: Delivery,
     job: Job,
