@@ -26,7 +26,7 @@ from bot.store.due import Claimed, UnreadableRows, soonest, try_again
 from bot.store.engines import open_database
 from bot.store.installation import Figures, Installations, read_figures
 from bot.store.job_rows import AddedCandidate
-from bot.store.jobs import AlreadyRequested, Jobs, NobodyToApprove, Viewer
+from bot.store.jobs import AlreadyRequested, Jobs, NobodyToApprove
 from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.usage import (
@@ -80,7 +80,6 @@ __all__ = [
     "RowUnreadable",
     "Store",
     "Topic",
-    "Viewer",
     "covering",
     "limit_hash",
     "log_failure",

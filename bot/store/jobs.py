@@ -8,7 +8,7 @@ approval waits for that first, and of those who decide, the first one counts.
 import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
 
@@ -502,16 +502,6 @@ _RELEASE_WOKEN: Final = Query(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """What the person may see who asks: beside their own, what was posted there, or all."""
-
-    channel: str
-    """Where they asked: they see what was posted there."""
-    sees_all: bool
-    """Whether they are an admin."""
-
-
 class AlreadyRequested(Exception):
     """The same was asked for a short while ago, and nothing was stored.
 
@@ -728,13 +718,16 @@ class Jobs(DueRows):
         self,
         request: Request,
         now: datetime,
-        viewer: Viewer | None = None,
+        *,
+        seen_in: str | None = None,
+        sees_all: bool = False,
         groups: frozenset[str] = frozenset(),
     ) -> Job:
         """Store a job and owe its card, or find the job that this request made before.
 
-        With a ``viewer``, it is not stored if they may see that the same was asked for recently.
-        ``groups`` are the user groups that its user is in, of those that limits name.
+        With ``seen_in``, it is not stored if its user may see that the same was asked for recently:
+        beside their own requests, what was posted in that channel, or with ``sees_all`` any.
+        ``groups`` are the user groups that they are in, of those that limits name.
 
         A job is retried once: a second retry finds the first one. The messages of the job that is
         retried change with it.
@@ -754,10 +747,10 @@ class Jobs(DueRows):
             "key": request.key,
             "retry_of": request.retry_of,
             "face": request.params.get("replica_id", ""),
-            "fingerprint": request.fingerprint if viewer is not None else None,
+            "fingerprint": request.fingerprint if seen_in is not None else None,
             "since": to_ms(now - self._timings.same_within),
-            "seen_in": viewer.channel if viewer is not None else None,
-            "sees_all": int(viewer is not None and viewer.sees_all),
+            "seen_in": seen_in,
+            "sees_all": int(sees_all),
             **periods(request.user, now),
         }
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.model import Request
-from bot.store import Limits, Store, Viewer
+from bot.store import Limits, Store
 from bot.store.database import Database, Query, Row, Transaction, Value
 from bot.store.deliveries import _ASKING, _FIRST, _LISTED
 from bot.store.job_rows import _CAN_ADOPT, LAST_LIMIT_CHANGES, SET_CANDIDATE
@@ -154,7 +154,6 @@ _SAMPLES: Final[Mapping[str, tuple[Any, ...]]] = {
     "bigint[]": ([1, 1_700_000_000_000], []),
 }
 _NUMBER: Final = 1_700_000_000_000
-_VIEWER: Final = Viewer("C1", sees_all=False)
 _NEVER_NULL: Final = ("now", "lease_end")
 
 
@@ -250,7 +249,7 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
                 await store.figures(NOW)
                 key = secrets.token_hex(8)
                 request = Request(key, "video", {"script": "Hi"}, "U1", "C1", fingerprint=key)
-                await store.jobs.submit(request, NOW, _VIEWER)
+                await store.jobs.submit(request, NOW, seen_in="C1")
                 await database.run(lambda tx: store.limits.refresh(tx, NOW), durable=False)
 
 

@@ -67,7 +67,6 @@ from bot.store import (
     LimitReached,
     NobodyToApprove,
     NotAllowed,
-    Viewer,
 )
 
 _LOG: Final = logging.getLogger(__name__)
@@ -506,14 +505,16 @@ async def _stored(ctx: HandlerContext, asked: Request, metadata: Metadata, deadl
         AlreadyRequested: the same was asked for, and is offered.
         Refusal: it is not stored.
     """
-    user, viewer, now = asked.user, None, ctx.clock.now()
+    user, now = asked.user, ctx.clock.now()
+    seen_in, sees_all = None, False
     if asked.fingerprint is not None and metadata.get("anew") != asked.fingerprint:
-        sees_all = await ctx.is_admin(user, deadline)
-        viewer = Viewer(metadata["channel"], sees_all=sees_all)
+        seen_in, sees_all = metadata["channel"], await ctx.is_admin(user, deadline)
     limits = ctx.store.limits.current
     membership = await ctx.access.membership(limits, asked.kind, user, deadline)
     try:
-        return await ctx.store.jobs.submit(asked, now, viewer, membership.groups)
+        return await ctx.store.jobs.submit(
+            asked, now, seen_in=seen_in, sees_all=sees_all, groups=membership.groups
+        )
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
         text = bound_error(outside, asked.params.get("script", ""), membership, who)
