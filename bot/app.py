@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from bot import __version__
 from bot.clock import Clock, SystemClock
@@ -54,13 +54,6 @@ _MAX_HOMES: Final = 8  # published at a time
 _SHUTDOWN_TIMEOUT: Final = timedelta(seconds=3)
 
 
-class Settling(Protocol):
-    """What has work that may be due or under way."""
-
-    async def settled(self) -> bool:
-        """Wait until there is none; return whether there was any."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bot:
     """The running bot."""
@@ -70,8 +63,7 @@ class Bot:
     """Chosen by the system where the settings say 0."""
     store: Store
     _workers: Sequence[Worker[Any]]
-    _settling: Sequence[Settling]
-    """All that work may be under way in."""
+    _background: BackgroundTasks
     _readiness: Readiness
     _parts: Sequence[asyncio.Task[None]]
     """They run until the bot is stopped: one that ends earlier has failed."""
@@ -91,10 +83,6 @@ class Bot:
         for worker in self._workers:
             worker.stop()
         await asyncio.sleep(duration.total_seconds())
-
-    async def settled(self) -> bool:
-        """Wait until nothing is due or under way; return whether anything was."""
-        return any([await part.settled() for part in self._settling])
 
 
 @asynccontextmanager
@@ -290,7 +278,7 @@ async def running(
                 port,
                 store,
                 workers,
-                (*workers, background, memory, sweep, replica_list, service_check),
+                background,
                 readiness,
                 parts,
             )

@@ -32,6 +32,7 @@ from sandbox.video_service import Operation, Request, SandboxVideoService
 from tests.databases import HasDatabase
 from tests.leaks import LeakDetector
 from tests.notifications import Notifications
+from tests.watched_clock import WatchedClock
 
 _T = TypeVar("_T")
 
@@ -119,9 +120,10 @@ class World(HasDatabase):
         self.operator = {"Authorization": f"Bearer {settings.report_token}"}
         before = len(self.service.requests)
         opened = self.slack.socket_mode.opened
+        clock = WatchedClock(self.bot_clock)
         async with running(
             settings,
-            clock=self.bot_clock,
+            clock=clock,
             timings=replace(self.timings, **self.pauses),
             rng=random.Random(1),  # noqa: S311 - for jitter
             features=features,
@@ -134,9 +136,9 @@ class World(HasDatabase):
                 )
             else:
                 self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
-            await self._let_start_checks_end(before)
+            await self._let_start_checks_end(clock, before)
             bot = self.bot
-            leave = self.clock.settles_with(bot.settled)
+            leave = self.clock.settles_with(lambda: clock.bot_settled(bot))
             self._running_bots.append(bot)
             try:
                 yield bot
@@ -165,13 +167,13 @@ class World(HasDatabase):
         with balanced_to(f"http://127.0.0.1:{copy.port}/slack/events"):
             return await action
 
-    async def _let_start_checks_end(self, before: int) -> None:
+    async def _let_start_checks_end(self, clock: WatchedClock, before: int) -> None:
         """Wait for the checks of the start, and forget the harmless read: it is in no story."""
         with contextlib.suppress(TimeoutError):  # of a side that does not answer
             async with asyncio.timeout(_MAX_START_CHECK_S):
-                background, *_, service_check = self.bot._settling[len(self.bot._workers) :]
-                await background.settled()
-                await service_check.settled()
+                await self.bot._background.settled()
+                names = ["check of the video service"]
+                await clock.settled(lambda: clock.busy_parts(self.bot, names))
         requests = self.service.requests
         requests[before:] = [each for each in requests[before:] if each.path != _START_CHECK]
 

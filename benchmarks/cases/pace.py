@@ -24,6 +24,7 @@ from sandbox.driver import Person
 from sandbox.http import free_port
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService
+from tests.watched_clock import WatchedClock
 
 _REPLICA: Final = "r-anna-42"
 _CROWDED: Final = "studio"
@@ -55,14 +56,15 @@ async def run(scale: Scale) -> Sequence[Row]:
         await service.start()
         settings = _settings(slack, service, Path(folder))
         try:
+            watched = WatchedClock(clock)
             async with running(
                 settings,
-                clock=clock,
+                clock=watched,
                 timings=Timings(),
                 rng=random.Random(1),  # noqa: S311 - for jitter
             ) as bot:
                 slack.request_url = f"http://127.0.0.1:{bot.port}/slack/events"
-                leave = clock.settles_with(bot.settled)
+                leave = clock.settles_with(lambda: watched.bot_settled(bot))
                 try:
                     return await _crowd(bot, clock, slack, people, number)
                 finally:

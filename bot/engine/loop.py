@@ -59,7 +59,6 @@ class Worker(Generic[_T]):
         self._steps: dict[asyncio.Task[bool], tuple[_T, int]] = {}
         self._claims = 0
         self._full = False
-        self._waiting = asyncio.Event()
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -71,9 +70,7 @@ class Worker(Generic[_T]):
             while not self._stopping.is_set():
                 self._work.due.clear()
                 look_again_at = await self._start_due(steps)
-                self._waiting.set()
                 await self._wait_until_due(look_again_at)
-                self._waiting.clear()
                 await self._space_claims()
             if self._steps:
                 await asyncio.wait(self._steps, timeout=self._timings.stop_timeout.total_seconds())
@@ -85,22 +82,6 @@ class Worker(Generic[_T]):
         """Start no more steps."""
         self._stopping.set()
         self._work.due.set()
-
-    async def settled(self) -> bool:
-        """Wait until nothing is due or under way; return whether anything was."""
-        busy = False
-        # ``due`` is set before the loop has woken up for it.
-        while (
-            self._steps
-            or not self._waiting.is_set()
-            or (self._work.due.is_set() and not self._stopping.is_set())
-        ):
-            busy = True
-            if self._steps:
-                await asyncio.wait(self._steps)
-            await self._waiting.wait()
-            await asyncio.sleep(0)
-        return busy
 
     async def _start_due(self, steps: asyncio.TaskGroup) -> datetime | None:
         """Start a step of each due row; return when to look again, None for after a change."""

@@ -33,7 +33,6 @@ class ReplicaList:
     def __init__(self, runtime: Runtime, kinds: Iterable[Kind]) -> None:
         self._runtime = runtime
         self._kinds = [kind for kind in kinds if kind.catalogued]
-        self._waiting = asyncio.Event()
 
     async def run(self) -> None:
         """Keep them until cancelled."""
@@ -41,17 +40,8 @@ class ReplicaList:
             now = self._runtime.clock.now()
             for kind in self._kinds:
                 await self._refresh(kind, now)
-            self._waiting.set()
-            await self._runtime.clock.wait(
-                asyncio.Event(), now + self._runtime.timings.list_interval
-            )
-            self._waiting.clear()
-
-    async def settled(self) -> bool:
-        """Wait until nothing is due or under way; return whether anything was."""
-        busy = not self._waiting.is_set()
-        await self._waiting.wait()
-        return busy
+            until = now + self._runtime.timings.list_interval
+            await self._runtime.clock.wait(asyncio.Event(), until)
 
     async def _refresh(self, kind: Kind, now: datetime) -> None:
         """Store what is listed of a kind, unless another process has just done that."""

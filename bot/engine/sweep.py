@@ -46,7 +46,6 @@ class Sweep:
         self._erased_at: datetime | None = None
         # The process before this one may have ended between the erasing and the compaction.
         self._tries_to_compact = _MAX_TRIES
-        self._waiting = asyncio.Event()
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -59,16 +58,8 @@ class Sweep:
                 await self._erase(now)
             if self._tries_to_compact:
                 await self._compact()
-            self._waiting.set()
             # Only one wait: it ends within half a minute, also where the clock is set back.
             await self._clock.wait(asyncio.Event(), now + self._timings.sweep_interval)
-            self._waiting.clear()
-
-    async def settled(self) -> bool:
-        """Wait until nothing is due or under way; return whether anything was."""
-        busy = not self._waiting.is_set()
-        await self._waiting.wait()
-        return busy
 
     async def _wake_far_future(self, now: datetime) -> None:
         try:

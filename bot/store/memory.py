@@ -1,6 +1,5 @@
 """Keeps in memory what forms show, so that no form and no keystroke waits for the database."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -46,14 +45,11 @@ class Memory:
         self._clock = clock
         self._interval = timings.memory_interval
         self._changed = database.event(Topic.MEMORY)
-        self._waiting = asyncio.Event()
 
     async def run(self) -> None:
         """Keep it until cancelled."""
         while True:
-            self._waiting.set()
             await self._clock.wait(self._changed, self._clock.now() + self._interval)
-            self._waiting.clear()
             await self.refresh()
 
     async def refresh(self) -> None:
@@ -69,15 +65,6 @@ class Memory:
             return
         for remember in read:
             remember()
-
-    async def settled(self) -> bool:
-        """Wait until nothing is due or under way; return whether anything was."""
-        busy = False
-        while self._changed.is_set() or not self._waiting.is_set():
-            busy = True
-            await asyncio.sleep(0)  # it is set before ``run`` has woken up for it
-            await self._waiting.wait()
-        return busy
 
 
 # ── Typical durations ─────────────────────────────────────────────────────────────────────────

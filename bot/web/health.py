@@ -32,7 +32,6 @@ class ServiceCheck:
     def __init__(self, ctx: HandlerContext) -> None:
         self._ctx = ctx
         self._checked_at: datetime | None = None
-        self._waiting = asyncio.Event()
         self._wait: timedelta | None = None
         ctx.service.in_doubt.set()
 
@@ -46,27 +45,13 @@ class ServiceCheck:
     async def run(self) -> None:
         """Check when the service is in doubt, and again until it is not."""
         while True:
-            self._waiting.set()
             if self._wait is None:
                 await self._ctx.clock.wait(self._ctx.service.in_doubt)
             else:
                 await self._ctx.clock.wait(asyncio.Event(), self._ctx.clock.now() + self._wait)
-            self._waiting.clear()
-            if self._is_due():
+            if self._wait is not None or self._ctx.service.in_doubt.is_set():
                 self._checked_at = self._ctx.clock.now()
                 self._wait = await self._ctx.service.resolve_doubt()
-
-    async def settled(self) -> bool:
-        """Wait until no check is due or under way; return whether one was."""
-        busy = False
-        while not self._waiting.is_set() or (self._wait is None and self._is_due()):
-            busy = True
-            await self._waiting.wait()
-            await asyncio.sleep(0)
-        return busy
-
-    def _is_due(self) -> bool:
-        return self._wait is not None or self._ctx.service.in_doubt.is_set()
 
 
 # ── What /readyz says ─────────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import Scenario
 from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
+from tests.watched_clock import WatchedClock
 from tests.world import REPLICA, World, is_question
 
 DAY, NONE = timedelta(days=1), timedelta(0)
@@ -272,14 +273,17 @@ class Sweeping:
     def __init__(self, store: Store, timings: Timings) -> None:
         self.clock = ManualClock()
         self.store = store
+        self._watched = WatchedClock(self.clock)
         retention = timedelta(days=1)
-        self._sweep = Sweep(store, [VIDEO], self.clock, timings, retention)
+        self._sweep = Sweep(store, [VIDEO], self._watched, timings, retention)
 
     @contextlib.asynccontextmanager
     async def runs(self) -> AsyncIterator[None]:
         """Run it until the end."""
         task = asyncio.create_task(self._sweep.run())  # noqa: TID251 - cancelled below
-        leave = self.clock.settles_with(self._sweep.settled)
+        leave = self.clock.settles_with(
+            lambda: self._watched.settled(lambda: [] if self._watched.is_idle(task) else [task])
+        )
         try:
             await self.clock.settle()
             yield

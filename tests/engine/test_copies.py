@@ -477,7 +477,7 @@ class PausedWorld:
         async with asyncio.timeout(30):
             await reached.wait()
         self.clock.stop()
-        self.world.clock._workers.remove(self.first.settled)
+        self._settled = self.world.clock._workers.pop()
         self.world.bot_clock = self.world.clock
         async with self.world.running_bot(PUBLIC_URL=""):
             yield
@@ -492,7 +492,7 @@ class PausedWorld:
     async def resumes(self, hold: Hold | asyncio.Event) -> None:
         """Let the first copy go on, and both do all that is due for a while."""
         self.clock.resume()
-        self.world.clock._workers.append(self.first.settled)
+        self.world.clock._workers.append(self._settled)
         (hold.let_go if isinstance(hold, Hold) else hold).set()
         await self.world.advance(minutes=5)
 

@@ -30,6 +30,7 @@ from sandbox.scenarios import Pace
 from sandbox.slack_objects import Message
 from sandbox.wire import MASK, MAX_EXCHANGES
 from tests.tcp import connected
+from tests.watched_clock import WatchedClock
 from tests.world import REPLICA, World
 
 ROOT = Path(__file__).parent.parents[1]
@@ -657,7 +658,8 @@ async def test_people_and_channels_are_named_in_limits_and_in_approval(
     }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    async with _sandbox() as sandbox:
+    clock = WatchedClock(SystemClock())
+    async with running(clock, Pace(), TIMINGS) as sandbox:
         assert sandbox.limited
         ana, ben = Person(sandbox.slack, "ana"), Person(sandbox.slack, "ben")
         await ben.command("/video", "Hello team")
@@ -665,7 +667,7 @@ async def test_people_and_channels_are_named_in_limits_and_in_approval(
         await ana.command("/video", "Hello team")
         assert ana.modal is not None
         await ana.modal.submit({"replica_id": "r-anna"})
-        await sandbox.bot.settled()
+        await clock.bot_settled(sandbox.bot)
         assert "Approve this" in sandbox.slack.messages("lobby")[0].text
 
 
@@ -674,9 +676,10 @@ async def test_where_settings_leave_the_sample_out_there_is_a_replica_to_ask_wit
 ) -> None:
     monkeypatch.setenv("VIDEO_USERS", "ana")
     clock = TrailingClock(SystemClock(), SPAN)
-    async with running(clock, Pace(), TIMINGS) as sandbox:
+    watched = WatchedClock(clock)
+    async with running(watched, Pace(), TIMINGS) as sandbox:
         await begin(sandbox, clock)
-        await sandbox.bot.settled()
+        await watched.bot_settled(sandbox.bot)
         assert clock.lag == timedelta(0)
         assert not sandbox.service.videos
         ana = Person(sandbox.slack, "ana")
