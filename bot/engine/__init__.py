@@ -1,18 +1,22 @@
 """The engine: takes jobs further one step at a time; the process may die in any step.
 
-A step is chosen by the job's state: ``approval`` waits for that, ``create`` makes the create call,
-``reconcile`` finds out what an unanswered one made, ``poll`` reads what was created. Their shared
-pieces are in ``steps``.
+A step is chosen by the job's state: ``create`` makes the create call, ``reconcile`` finds out what
+an unanswered one made, or waits for approval, ``poll`` reads what was created. Their shared pieces
+are in ``steps``.
 """
 
 import logging
 from collections.abc import Collection
 from typing import Final
 
-from bot.engine.approval import await_approval
 from bot.engine.create import create_job
 from bot.engine.poll import poll_job
-from bot.engine.reconcile import mark_unconfirmed, reconcile_ended, reconcile_job
+from bot.engine.reconcile import (
+    await_approval,
+    mark_unconfirmed,
+    reconcile_ended,
+    reconcile_job,
+)
 from bot.engine.steps import Runtime, log_fields
 from bot.model import Failure, Job, State
 from bot.store import Claimed, DatabaseError, soonest

@@ -1,4 +1,7 @@
-"""Find out what an unanswered create call made: by an id with its token, or by asking people."""
+"""Find out what an unanswered create call made: by an id with its token, or by asking people.
+
+What such a call made may turn up while its job waits for approval: that wait is here too.
+"""
 
 import logging
 from dataclasses import replace
@@ -21,6 +24,25 @@ async def mark_unconfirmed(runtime: Runtime, job: Job) -> None:
     await runtime.store.jobs.record_not_created(
         unconfirmed, outcome="uncertain", now=now, due_at=due_at
     )
+
+
+async def await_approval(runtime: Runtime, job: Job) -> None:
+    """Leave a job alone that waits for approval, until that expires.
+
+    One that waits to be created again is not, if what an earlier call made turns up.
+    """
+    now, wait = runtime.clock.now(), runtime.timings.max_wait
+    try:
+        if job.attempts and await check_candidates(runtime, job):
+            return
+    except OutsideError as error:
+        job = runtime.failed(job, error)
+        wait = runtime.retry_delay(job, error)
+    until = job.approval.until if job.approval is not None else now
+    if now < until:
+        await runtime.store.jobs.release(job, now, min(until, now + wait))
+    elif await runtime.store.jobs.expire(job, now):
+        _LOG.info("ended", extra=log_fields(job))
 
 
 async def reconcile_job(runtime: Runtime, job: Job) -> None:
