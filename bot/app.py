@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from bot import __version__
-from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.engine.loop import Worker
 from bot.engine.replica_list import ReplicaList
@@ -39,7 +38,7 @@ from bot.slack.socket_mode import SocketMode
 from bot.slack.views.limits import Price
 from bot.store import LIMITS, DatabaseError, Limits, Memory, Store
 from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
-from bot.timings import Timings
+from bot.timings import Clock, SystemClock, Timings
 from bot.web.health import Readiness, ServiceCheck
 from bot.web.server import WebServer
 

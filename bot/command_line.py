@@ -17,8 +17,8 @@ from typing import TypeAlias
 import click
 
 from bot import __version__, log
-from bot.clock import SystemClock
 from bot.errors import OperatorError
+from bot.timings import SystemClock
 
 # What a command returns once it has imported what it needs, which takes longer than most of them.
 _Run: TypeAlias = Callable[[], int]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from bot.clock import Clock
+from bot.timings import Clock
 
 
 class OutsideError(Exception):

@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from bot.clock import Clock
 from bot.errors import OperatorError
 from bot.log import reference
 from bot.store import DatabaseError
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 

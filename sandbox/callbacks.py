@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import hdrs
 
-from bot.clock import Clock
+from bot.timings import Clock
 from sandbox import service_bodies
 from sandbox.callback_shapes import encoded
 from sandbox.scenarios import AS_SEEN, CallbackPlan

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
-from bot.clock import Clock
+from bot.timings import Clock
 
 
 class ManualClock:

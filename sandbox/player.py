@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from bot.clock import Clock
+from bot.timings import Clock
 from sandbox.faults import Fault, respond
 from sandbox.scenarios import Ending
 from sandbox.scheduler import Scheduler

@@ -8,7 +8,7 @@ import math
 from datetime import datetime, timedelta
 from typing import Final
 
-from bot.clock import Clock
+from bot.timings import Clock
 
 #: Calls a minute.
 _TIERS: Final = {2: 20, 3: 50, 4: 100}

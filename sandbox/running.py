@@ -10,10 +10,9 @@ from typing import Final
 
 from bot import app
 from bot.app import Bot
-from bot.clock import Clock
 from bot.settings import Settings, environment
 from bot.store import LIMITS
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 from sandbox import events
 from sandbox.http import free_port
 from sandbox.scenarios import Pace

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from bot.clock import Clock
+from bot.timings import Clock
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from bot.clock import Clock
+from bot.timings import Clock
 
 _SECOND: Final = timedelta(seconds=1)
 

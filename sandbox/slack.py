@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from bot.clock import Clock, SystemClock
+from bot.timings import Clock, SystemClock
 from sandbox import app_manifests, web_api, web_api_arguments
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, TextIO
 
-from bot.clock import SystemClock
-from bot.timings import PollSchedule, Timings
+from bot.timings import PollSchedule, SystemClock, Timings
 from sandbox.driver import Person
 from sandbox.running import REPLICA, Sandbox, running
 from sandbox.scenarios import CallbackPlan, Ending, Pace, Scenario

@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from bot.clock import Clock
+from bot.timings import Clock
 from sandbox import player, service_bodies
 from sandbox.callbacks import Callback, CallbackSender
 from sandbox.clock import ManualClock

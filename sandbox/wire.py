@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from bot.clock import Clock
+from bot.timings import Clock
 from sandbox.block_kit import Json
 
 Side: TypeAlias = Literal["slack", "bot", "service"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from bot.clock import Clock
+from bot.timings import Clock
 from sandbox import form
 from sandbox.block_kit import TEXT_LIMIT, Json
 from sandbox.files import File, Upload

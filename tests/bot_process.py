@@ -13,10 +13,9 @@ from typing import Final
 
 from bot import log
 from bot.app import serve
-from bot.clock import SystemClock
 from bot.settings import Settings
 from bot.store import DatabaseError
-from bot.timings import Timings
+from bot.timings import SystemClock, Timings
 
 # Many times what anything takes: other work may keep the machine busy.
 _TIMEOUT_S: Final = 30.0

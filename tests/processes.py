@@ -11,8 +11,7 @@ from typing import Final, Literal
 import aiohttp
 from aiohttp import web
 
-from bot.clock import SystemClock
-from bot.timings import PollSchedule, Timings
+from bot.timings import PollSchedule, SystemClock, Timings
 from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
 from sandbox.http import Server

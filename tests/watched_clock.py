@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from bot.app import Bot
-from bot.clock import Clock
+from bot.timings import Clock
 
 #: The parts of a bot that wait on its clock when they have nothing to do.
 _PARTS: Final = frozenset(

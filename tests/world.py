@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from bot.app import FEATURES, Bot, running
-from bot.clock import Clock
 from bot.settings import Settings
 from bot.slack.context import Feature
 from bot.store.sqlite import migrate
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 from sandbox import events
 from sandbox.clock import ManualClock
 from sandbox.delivery import balanced_to

@@ -6,11 +6,10 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final, Generic, Protocol, TypeVar
 
-from bot.clock import Clock
 from bot.log import reference
 from bot.store import Alarm, Claimed, DatabaseError, log_failure, soonest
 from bot.tasks import RequestPriority
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

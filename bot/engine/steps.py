@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from bot.clock import Clock
 from bot.errors import Unavailable
 from bot.kinds import DriftLog, Kind
 from bot.model import Job, Snapshot, Verdict
 from bot.service.client import VideoService
 from bot.service.gate import Call, Held
 from bot.store import Store
-from bot.timings import PollSchedule, Timings
+from bot.timings import Clock, PollSchedule, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from bot.clock import Clock
 from bot.kinds import Kind
 from bot.store import DatabaseError, Store, log_failure
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -34,7 +34,6 @@ from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.clock import Clock, SystemClock
 from bot.engine.replica_list import read_list
 from bot.errors import OutsideError, Refused
 from bot.kinds import Unreadable
@@ -78,7 +77,7 @@ from bot.store import DatabaseError
 from bot.store.database import Server
 from bot.store.engines import Inspection, find_owner, inspect, inspect_server, stored_videos
 from bot.store.sqlite import beside, check_file
-from bot.timings import Timings
+from bot.timings import Clock, SystemClock, Timings
 
 _T = TypeVar("_T")
 _LookUp: TypeAlias = Callable[..., Awaitable[dict[str, "_Named"]]]

@@ -22,7 +22,6 @@ import click
 from dotenv import set_key, unset_key
 
 from bot import log
-from bot.clock import SystemClock
 from bot.errors import OperatorError
 from bot.masking import Mask
 from bot.ops import doctor
@@ -54,6 +53,7 @@ from bot.settings import (
     is_exposed,
     read_env_file,
 )
+from bot.timings import SystemClock
 
 _HEADER: Final = (
     "# Settings of the bot, written by `python -m bot init`. It holds secrets: keep it private.\n"

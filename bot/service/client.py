@@ -24,7 +24,6 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from bot.clock import Clock
 from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.metrics import Metrics
@@ -40,7 +39,7 @@ from bot.service.errors import (
     translated,
 )
 from bot.service.gate import EVERYBODY, AccountRefused, Call, Gate, Held, Hold
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
 """The values of Content-Encoding that zlib reads."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.model import Failure
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 EVERYBODY: Final = ""
 """Whom a hold concerns that covers every call."""

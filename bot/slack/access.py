@@ -13,7 +13,6 @@ from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.clock import Clock, deadline
 from bot.errors import OutsideError, Refused
 from bot.model import Job
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
@@ -31,7 +30,7 @@ from bot.slack.views.limits import (
 )
 from bot.store import Limits
 from bot.tasks import BackgroundTasks
-from bot.timings import Timings
+from bot.timings import Clock, Timings, deadline
 
 STARTING: Final = "I'm still starting. Please try again in a moment."
 OTHER_WORKSPACE: Final = "I'm connected to another workspace now. Let a workspace admin know."

@@ -20,12 +20,11 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.clock import Clock
 from bot.errors import Outages, OutsideError, Refused
 from bot.metrics import Metrics
 from bot.slack.errors import outside_error
 from bot.store import Limited
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _K = TypeVar("_K")

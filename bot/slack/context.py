@@ -21,7 +21,6 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock, deadline
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind
 from bot.log import reference
@@ -51,7 +50,7 @@ from bot.slack.views.limits import (
 from bot.slack.views.question import approval_note
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.tasks import BackgroundTasks
-from bot.timings import Timings
+from bot.timings import Clock, Timings, deadline
 
 _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this anymore."

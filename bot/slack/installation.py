@@ -10,7 +10,6 @@ from typing import Final
 from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clock import Clock
 from bot.errors import Outages, OutsideError, Refused
 from bot.model import Installation
 from bot.setting_values import MAX_BOX
@@ -19,7 +18,7 @@ from bot.slack.errors import translated
 from bot.slack.payloads import Payload
 from bot.store import DatabaseError, Store
 from bot.tasks import BackgroundTasks
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 REQUIRED_SCOPES: Final[Mapping[str, str]] = {

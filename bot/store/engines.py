@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.model import Job
 from bot.store import sqlite
@@ -33,7 +32,7 @@ from bot.store.jobs import FINISHED_VIDEOS
 from bot.store.migrate import steps
 from bot.store.replicas import replica_from, revision_from
 from bot.store.usage import change_from, spending_from
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 # ruff: noqa: PLC0415 - what PostgreSQL needs is an extra; without it, these imports say so
 

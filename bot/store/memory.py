@@ -7,7 +7,6 @@ from math import ceil
 from statistics import median
 from typing import Final, Protocol
 
-from bot.clock import Clock
 from bot.model import Durations
 from bot.setting_values import LONGEST_SCRIPT
 from bot.store.database import (
@@ -18,7 +17,7 @@ from bot.store.database import (
     Transaction,
     log_failure,
 )
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from aiohttp import hdrs, web
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from bot.clock import Clock
 from bot.kinds import Kind, id_of
 from bot.masking import Mask
 from bot.metrics import CONTENT_TYPE, Metrics
@@ -30,6 +29,7 @@ from bot.service.client import CODINGS, GZIP_OR_ZLIB
 from bot.slack.context import HandlerContext
 from bot.store import DatabaseError
 from bot.tasks import RequestPriority
+from bot.timings import Clock
 from bot.web.connections import LimitedServer
 from bot.web.health import Readiness
 

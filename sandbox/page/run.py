@@ -11,8 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final, TextIO
 
-from bot.clock import SystemClock
-from bot.timings import PollSchedule, Timings
+from bot.timings import PollSchedule, SystemClock, Timings
 from sandbox.clock import TrailingClock
 from sandbox.driver import Person
 from sandbox.page import sample

@@ -14,8 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from bot.clock import SystemClock
-from bot.timings import PollSchedule, Timings
+from bot.timings import PollSchedule, SystemClock, Timings
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse
 from sandbox.http import CALLER_PORT, Server

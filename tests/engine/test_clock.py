@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import Clock
 from bot.engine.sweep import Sweep
 from bot.kinds.video import VIDEO
 from bot.model import Job, Request, State
 from bot.store import Store
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 from sandbox.clock import ManualClock
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from bot.app import Bot
-from bot.clock import Clock, SystemClock
+from bot.timings import Clock, SystemClock
 from sandbox.delivery import deliver, encoded, interaction
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan

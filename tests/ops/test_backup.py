@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import SystemClock
 from bot.ops.doctor import check_database
 from bot.store import DatabaseError
 from bot.store.backup import back_up
 from bot.store.sqlite import migrate
+from bot.timings import SystemClock
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.modes import on_sqlite_alone

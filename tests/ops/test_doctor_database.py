@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from bot.clock import SystemClock
 from bot.ops import doctor
 from bot.ops.doctor import check_database, check_server
 from bot.ops.finding import Finding
 from bot.store.engines import inspect_server
 from bot.store.postgres.engine import COMMAND, connect
 from bot.store.sqlite import beside, migrate
+from bot.timings import SystemClock
 from sandbox.clock import ManualClock
 from sandbox.http import free_port
 from tests.databases import STEPS

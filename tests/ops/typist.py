@@ -14,7 +14,7 @@ from typing import Final
 
 import pexpect
 
-from bot.clock import SystemClock
+from bot.timings import SystemClock
 from sandbox import events
 from sandbox.running import APP
 from sandbox.slack import SandboxSlack

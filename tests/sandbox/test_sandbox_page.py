@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bot.clock import SystemClock
+from bot.timings import SystemClock
 from sandbox.__main__ import main
 from sandbox.block_kit import Json
 from sandbox.clock import TrailingClock

@@ -19,7 +19,6 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from bot.clock import SystemClock
 from bot.ops.doctor import check_database
 from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.backup import back_up
@@ -27,6 +26,7 @@ from bot.store.engines import migrate, pending_migrations
 from bot.store.migrate import MIGRATIONS, steps
 from bot.store.move import tables
 from bot.store.postgres.engine import migrate as migrate_postgres
+from bot.timings import SystemClock
 from tests.processes import QUICK, LiveWorld
 
 _STARTS: Final = 4

@@ -14,13 +14,13 @@ from typing import Final
 import psycopg
 import pytest
 
-from bot.clock import SystemClock
 from bot.ops.doctor import check_database
 from bot.store import Store
 from bot.store.database import Query, Row, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import engine
 from bot.store.postgres.engine import PostgresDatabase, find_blocker, migrate
+from bot.timings import SystemClock
 from tests.store.test_locked_database import Admin, pooled_by_transaction
 from tests.store.test_migrations import next_migrations, run
 from tests.store.test_store import NOW, TIMINGS, submit

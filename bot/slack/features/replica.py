@@ -11,7 +11,6 @@ from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 
-from bot.clock import deadline
 from bot.errors import OutsideError, Refused
 from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, REPLICA, parse
@@ -77,6 +76,7 @@ from bot.slack.views.buttons import ASK_FIRST, MUTE, OPEN_TRAIN, RETRY, STOP_TRA
 from bot.slack.views.kinds import MAKE_VIDEO, ReplicaPresenter
 from bot.slack.views.limits import REPLICA_REMOVED
 from bot.store import KnownReplica
+from bot.timings import deadline
 
 CALLBACK_ID: Final = "train_replica"
 _KIND: Final = "replica"

@@ -12,7 +12,6 @@ from typing import Final
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 
-from bot.clock import deadline
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, VIDEO, fingerprint, is_replica_id, parse
 from bot.model import Job, Verdict, spoken_time
@@ -93,6 +92,7 @@ from bot.slack.views.buttons import RETRY
 from bot.slack.views.kinds import ANOTHER, MAKE_VIDEO, VideoPresenter
 from bot.slack.views.limits import too_long
 from bot.store import KnownReplica
+from bot.timings import deadline
 
 _KIND: Final = "video"
 _MAX_OPTIONS: Final = 100

@@ -15,7 +15,6 @@ from typing import Final
 
 from pydantic import AliasPath, Field
 
-from bot.clock import deadline
 from bot.errors import Refused, Unavailable
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role, State, notice_day
@@ -46,6 +45,7 @@ from bot.slack.views.question import (
     training_notice,
 )
 from bot.store import Claimed, Outgoing, covering
+from bot.timings import deadline
 
 _LOG: Final = logging.getLogger(__name__)
 # Posts of a message that a user does not accept, or that is refused for an unknown reason.

@@ -20,7 +20,6 @@ from psycopg import IsolationLevel, errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
-from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.store.database import (
     Call,
@@ -48,7 +47,7 @@ from bot.store.postgres.errors import (
     meaning_of,
     translated,
 )
-from bot.timings import Timings
+from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
