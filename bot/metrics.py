@@ -58,7 +58,14 @@ def _outcome(error: BaseException) -> str:
 
 
 class Metrics:
-    """All metrics of one bot, in a registry of their own."""
+    """All metrics of one bot, in a registry of their own.
+
+    Attributes:
+        commits: each commit, by whether it was "durable": "yes" or "no".
+        database_errors: each transaction that failed because of the file or its disk.
+        drift: each answer of the video service that was not as its interface promises, by the kind
+            and what differs.
+    """
 
     def __init__(self, version: str = "") -> None:
         self._registry = registry = CollectorRegistry()
@@ -105,13 +112,13 @@ class Metrics:
             ["service", "operation"],
             buckets=_CALL_BUCKETS,
         )
-        self._commit = histogram(
+        self.commits = histogram(
             "commit_seconds",
             "How long commits took; durable ones wait for the disk.",
             ["durable"],
             buckets=_COMMIT_BUCKETS,
         )
-        self._database_errors = counter(
+        self.database_errors = counter(
             "database_errors", "Transactions that failed because of the file or its disk."
         )
         self._lag = histogram(
@@ -119,7 +126,7 @@ class Metrics:
             "How late the event loop runs what is due.",
             buckets=_LAG_BUCKETS,
         )
-        self._drift = counter(
+        self.drift = counter(
             "drift",
             "Answers of the video service that were not as its interface promises.",
             ["kind", "what"],
@@ -173,18 +180,6 @@ class Metrics:
         """
         self._reply.labels(kind, outcome).observe(max(age.total_seconds(), 0))
         self._reply_delay.labels(kind).observe(max(delay.total_seconds(), 0))
-
-    def committed(self, seconds: float, *, durable: bool) -> None:
-        """Note that a transaction was committed."""
-        self._commit.labels("yes" if durable else "no").observe(seconds)
-
-    def database_failed(self) -> None:
-        """Note that a transaction failed because of the file or its disk."""
-        self._database_errors.inc()
-
-    def drifted(self, kind: str, what: str) -> None:
-        """Note an answer of the video service that was not as its interface promises."""
-        self._drift.labels(kind, what).inc()
 
     async def watch_event_loop(self) -> None:
         """Measure how late the event loop is, until cancelled."""

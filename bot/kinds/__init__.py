@@ -324,7 +324,7 @@ class DriftLog:
 
     def note(self, kind: str, what: DriftType, field: str) -> None:
         """Note one difference in an answer about a kind: in a field, or an unknown status."""
-        self._metrics.drifted(kind, what.value)
+        self._metrics.drift.labels(kind, what.value).inc()
         if (kind, what) in self._logged:
             return
         self._logged.add((kind, what))

@@ -494,7 +494,8 @@ class Database(ABC):
             _LOG.info("the database works again")
             self.wake_all()  # what failed may have been stored
         if committed.seconds is not None:
-            self._metrics.committed(committed.seconds, durable=committed.durable)
+            durable = "yes" if committed.durable else "no"
+            self._metrics.commits.labels(durable).observe(committed.seconds)
         for topic, subject in committed.notified:
             self.receive(topic, subject)
         for call, result in zip(group, committed.results, strict=True):

@@ -702,7 +702,7 @@ class SQLiteDatabase(Database):
         return committed.durable and committed.seconds is not None
 
     def _on_lost(self, group: Sequence[Call], error: DatabaseError) -> None:
-        self._metrics.database_failed()
+        self._metrics.database_errors.inc()
         if str(error) != self._problem:
             writer = find_writer(self._path) if is_busy(error.__cause__) else {}
             extra = {"reason": str(error), **writer}

@@ -663,7 +663,7 @@ class PostgresDatabase(Database):
 
     def _note(self, reason: str) -> None:
         """Log why the database does not work, once until it works again."""
-        self._metrics.database_failed()
+        self._metrics.database_errors.inc()
         if self._problem is None:
             _LOG.error("the database does not work", extra={"reason": reason})
         self._problem = reason
