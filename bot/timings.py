@@ -256,17 +256,12 @@ class Timings:
 
     def back_off(self, failures: int) -> timedelta:
         """Return the wait after ``failures`` calls in a row without the other side."""
-        wait = self.retry_interval * float(2 ** min(failures - 1, 16))
-        return min(wait, self.max_retry_interval)
+        return doubled(self.retry_interval, failures, self.max_retry_interval)
 
-    def gate_back_off(self, refusals: int) -> timedelta:
-        """Return the wait after ``refusals`` in a row for too many calls."""
-        return min(self.first_hold * float(2 ** min(refusals - 1, 16)), self.max_hold)
 
-    def reconnect_back_off(self, failures: int) -> timedelta:
-        """Return the wait after this many connections in a row that could not be opened."""
-        wait = self.reconnect_interval * float(2 ** min(failures - 1, 16))
-        return min(wait, self.max_reconnect_interval)
+def doubled(first: timedelta, failures: int, longest: timedelta) -> timedelta:
+    """Return the wait after ``failures`` in a row: ``first``, then twice as long each time."""
+    return min(first * float(2 ** min(failures - 1, 16)), longest)
 
 
 # ── The clock ─────────────────────────────────────────────────────────────────────────────────────

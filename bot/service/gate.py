@@ -5,7 +5,7 @@ finds out for itself.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from typing import Final
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.model import Failure
-from bot.timings import Clock, Timings
+from bot.timings import Clock, Timings, doubled
 
 EVERYBODY: Final = ""
 """Whom a hold concerns that covers every call."""
@@ -125,7 +125,7 @@ class Gate:
         self._limited_at: datetime | None = None
         self._calls: Counter[str] = Counter()  # by person
         self._queued: Counter[str] = Counter()  # likewise
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._changed = asyncio.Event()
         self._is_paused = False
         self._drains = False
 
@@ -164,8 +164,8 @@ class Gate:
         elif call is None or known.tried_by is call or not self._is_shut(known):
             known.refusals += 1
         known.error = error
-        longest = self._timings.max_hold
-        known.wait = wait or min(self._timings.gate_back_off(known.refusals) * pace, longest)
+        first, longest = self._timings.first_hold, self._timings.max_hold
+        known.wait = wait or min(doubled(first, known.refusals, longest) * pace, longest)
         known.until = now + known.wait
         if failure is Failure.UNREACHABLE:
             self._allowed, self._limited_at = 1.0, now
@@ -245,18 +245,13 @@ class Gate:
         try:
             async with asyncio.timeout(self._timings.turn_timeout.total_seconds()):
                 while self._must_wait(call):
-                    turn = asyncio.get_running_loop().create_future()
-                    self._waiting.append(turn)
-                    await turn
+                    await self._changed.wait()
         except TimeoutError:
-            self._wake()  # its turn may have come just now
             until = self._clock.now() + self._timings.turn_timeout
             raise Held(_BUSY, until=until, failure=Failure.UNREACHABLE, retry_after=None) from None
-        except asyncio.CancelledError:
-            self._wake()
-            raise
         finally:
             self._queued[call.user] -= 1
+            self._wake()  # of those who wait, one may have a larger share now
         call.has_slot = True
         self._calls[call.user] += 1
         for hold in self._covering(call):
@@ -297,7 +292,5 @@ class Gate:
 
     def _wake(self) -> None:
         """Let all callers look again whether it is their turn."""
-        for turn in self._waiting:
-            if not turn.done():
-                turn.set_result(None)
-        self._waiting.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()

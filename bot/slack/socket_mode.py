@@ -27,6 +27,7 @@ from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.views.blocks import Json
 from bot.tasks import BackgroundTasks, RequestPriority
+from bot.timings import doubled
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 1.0
@@ -117,7 +118,11 @@ class SocketMode:
                 connection = await self._open()
             except OutsideError as error:
                 failures += 1
-                wait = self._ctx.timings.reconnect_back_off(failures)
+                wait = doubled(
+                    self._ctx.timings.reconnect_interval,
+                    failures,
+                    self._ctx.timings.max_reconnect_interval,
+                )
                 if error.retry_after is not None:
                     wait = max(wait, min(error.retry_after, self._ctx.timings.max_socket_wait))
                 self._note(error)

@@ -83,6 +83,7 @@ async def test_the_process_ends_with_a_sentence_and_an_exit_code(
     program = """
 import asyncio, sys
 from bot.__main__ import main
+from bot.timings import SystemClock
 
 async def wait(self, event, until=None):
     raise RuntimeError("the clock is broken")
