@@ -36,7 +36,6 @@ from bot.ops.doctor import (
 from bot.ops.finding import (
     CheckState,
     Finding,
-    counted,
     listed,
     printable,
     report,
@@ -293,8 +292,8 @@ class Wizard:
             list_replicas(url, key, self._connection, TIMINGS, SystemClock(), mask=Mask([key]))
         )
         if self.replicas:
-            number = counted(len(self.replicas), "replica")
-            _good(f"Your account has {number}: {listed(self.replicas)}.")
+            s = "" if len(self.replicas) == 1 else "s"
+            _good(f"Your account has {len(self.replicas)} replica{s}: {listed(self.replicas)}.")
 
     def _app(self) -> None:
         if "SLACK_BOT_TOKEN" in {**self._known, **self._given}:

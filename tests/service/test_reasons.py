@@ -75,7 +75,7 @@ async def test_a_deleted_video_is_told_as_deleted_on_card_reply_and_status(
         assert told.casefold().count("deleted") == 1, "it is said once"
         assert "couldn't be created" not in told
         assert "No reason given" not in told
-    assert "Deleted at the video service." in world.now(card).text
+    assert "*Deleted* at the video service" in world.now(card).text
     await world.ana.command("/video", f"status {number_of(card)}")
     await world.settle()
     status = world.ephemerals(world.ana)[-1]

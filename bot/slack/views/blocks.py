@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from bot.links import plain_link
+from bot.masking import MASKED
 from bot.model import spoken_time
 
 Json: TypeAlias = dict[str, Any]
@@ -415,7 +416,9 @@ def _words_of(part: Json) -> str:
             case {"type": "text", "text": text, "style": {"code": True}}:
                 said.append(f"`{escape(text)}`")
             case {"type": "text", "text": text}:
-                said.append(escape(_FORMATTING.sub("", text)))
+                # What is in place of a secret stays.
+                kept = (_FORMATTING.sub("", each) for each in text.split(MASKED))
+                said.append(escape(MASKED.join(kept)))
             case {"type": "channel", "channel_id": channel}:
                 said.append(f"<#{channel}>")
             case {"type": "link", "url": url, "text": label}:
