@@ -5,7 +5,6 @@ The workspace's replicas are here as users pick them: their labels, and whether 
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -62,14 +61,12 @@ from bot.slack.views.question import NOBODY_TO_APPROVE
 from bot.store import (
     AlreadyRequested,
     Bound,
-    DatabaseError,
     KnownReplica,
     LimitReached,
     NobodyToApprove,
     NotAllowed,
 )
 
-_LOG: Final = logging.getLogger(__name__)
 _MAX_NAME: Final = 36
 _MAX_ID: Final = 20
 _VERDICTS: Final = {Verdict.GOING: "training", Verdict.FAILED: "can't be used"}
@@ -124,14 +121,6 @@ async def read_replica(
         raise Unavailable("The video service's answer couldn't be read.") from error
 
 
-async def _learn(ctx: HandlerContext, snapshot: Snapshot) -> None:
-    """Store what the service said about a replica; nobody waits for that."""
-    try:
-        await ctx.store.replicas.learn(snapshot, ctx.clock.now())
-    except DatabaseError as error:
-        _LOG.warning("a replica was not stored", extra={"reason": str(error)})
-
-
 async def check_used(
     ctx: HandlerContext, kind: Kind, params: Mapping[str, str], deadline: float
 ) -> Snapshot | None:
@@ -163,7 +152,7 @@ async def check_used(
         return None
     is_new = known is None or known.deleted
     if not is_new:
-        ctx.background.spawn(_learn(ctx, snapshot))
+        ctx.background.spawn(ctx.store.replicas.learn(snapshot, now))
     _check_usable(snapshot)
     return snapshot if is_new else None
 
@@ -494,7 +483,7 @@ async def submit_job(
             "view": redraw(note, {"retry_of": None, "anew": fingerprint}),
         }
     if used is not None:
-        ctx.background.spawn(_learn(ctx, used))
+        ctx.background.spawn(ctx.store.replicas.learn(used, ctx.clock.now()))
     return {} if view.root_view_id in {"", view.id} else {"response_action": "clear"}
 
 

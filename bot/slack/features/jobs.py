@@ -496,16 +496,17 @@ def status_message(
     facts += facts_of(known, presenter, job, own=own)
     if unread:
         facts.append(("Couldn't check just now", only_hosts(unread)))
-    links: dict[str, str] = {}
+    items = rows(facts)
     if known is not None and known.verdict is Verdict.SUCCEEDED:
-        links = {
-            label: safe
+        items += [
+            paragraph(linked(url, label))
             for field, label in _LINKS.items()
-            if (safe := link(known.facts.get(field, ""))) is not None
-        }
+            if (url := link(known.facts.get(field, ""))) is not None
+        ]
     # It is unknown who may read what belongs to no job of ours.
     script = script_of(job, known) if own and job is not None else ""
-    return _drawn(facts, links, script)
+    quoted = [rich(quote(cut(script, MAX_QUOTE)))] if script else []
+    return Message.of([rich(bullets(items)), *quoted])
 
 
 def usually(job: Job) -> str:
@@ -557,11 +558,3 @@ def rows(facts: Iterable[Fact]) -> list[Json]:
         for label, value in lines
         if value
     ]
-
-
-def _drawn(facts: Sequence[Fact], links: dict[str, str], script: str) -> Message:
-    items = [*rows(facts), *(paragraph(linked(url, label)) for label, url in links.items())]
-    blocks: list[Json] = [rich(bullets(items))]
-    if script:
-        blocks.append(rich(quote(cut(script, MAX_QUOTE))))
-    return Message.of(blocks)

@@ -2,11 +2,10 @@
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
@@ -107,7 +106,6 @@ _CONFIRMED: Final = "The person in the footage has agreed to have a replica made
 _OWNS: Final = "I'll tell them. They own the replica and can limit or remove it."
 _EXAMPLE: Final = "For example: Anna, office"
 _MAX_LISTED: Final = 30
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class _Metadata(PrivateMetadata):
@@ -198,11 +196,11 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
         filled = {**drawn_fields(view), **links}
         return kept_left(_draw_form(ctx, filled, {**metadata, **changes}, note), view.blocks)
 
-    params, errors, links = dict(fields), {}, _NONE
+    params, errors, links = dict(fields), dict[str, str](), dict[str, str]()
     try:
         params = parse(fields)
     except Invalid as error:
-        errors, links = dict(error.errors), error.links
+        errors, links = dict(error.errors), dict(error.links)
     over, soon = _expiring(params, now)
     text = "This link has expired. Please create a new one."
     errors = {**dict.fromkeys(over, text), **errors}
@@ -318,29 +316,30 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand) -> Message:
     if not known:
         return trainings
     is_admin = await ctx.is_admin(command.user)
-    changeable = {each.id for each in known if is_admin or each.owner == command.user}
-    replicas = listed_replicas(known, changeable)
+    replicas = listed_replicas(known, command.user, is_admin=is_admin)
     return Message.of([*trainings.blocks, *replicas.blocks])
 
 
-def listed_replicas(known: Sequence[KnownReplica], changeable: Collection[str] = ()) -> Message:
-    """Return a list of replicas, each with its menu: all of it for those ``changeable``."""
-    heading = "Replicas that everyone here can use, last used first:"
-    lines = {
-        each: joined(
-            [
-                unformatted(replica_label(each)),
-                "this channel's default" if each.default else "",
-                date(datetime.fromtimestamp(each.used_at / 1000, UTC)) if each.used_at else "",
-            ],
-            by=" · ",
+def listed_replicas(
+    known: Sequence[KnownReplica], user: str = "", *, is_admin: bool = False
+) -> Message:
+    """Return a list of replicas, each with its menu: all of it for its owner and for admins."""
+    rows = [
+        replica_row(
+            each,
+            joined(
+                [
+                    unformatted(replica_label(each)),
+                    "this channel's default" if each.default else "",
+                    date(datetime.fromtimestamp(each.used_at / 1000, UTC)) if each.used_at else "",
+                ],
+                by=" · ",
+            ),
+            may_change=is_admin or each.owner == user,
         )
         for each in known
-    }
-    rows = [
-        replica_row(each, line, may_change=each.id in changeable) for each, line in lines.items()
     ]
-    return Message.of([section(heading), *rows])
+    return Message.of([section("Replicas that everyone here can use, last used first:"), *rows])
 
 
 async def _add(ctx: HandlerContext, command: SlashCommand, replica_id: str) -> str:
