@@ -338,10 +338,19 @@ def text_field(
     name: str, label: str, hint: str, value: str | None, longest: int, *, placeholder: str
 ) -> Json:
     """Return a field for a line of text that may be left empty."""
-    line = element(
-        "plain_text_input", name, initial_value=value, max_length=longest, placeholder=placeholder
+    return field(
+        name,
+        label,
+        element(
+            "plain_text_input",
+            name,
+            initial_value=value,
+            max_length=longest,
+            placeholder=placeholder,
+        ),
+        hint=hint,
+        optional=True,
     )
-    return field(name, label, line, hint=hint, optional=True)
 
 
 def link_field(
@@ -360,18 +369,17 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
     form was opened in it, or the chosen channel is none that this person sees.
     https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
     """
-    conversation = element(
-        "conversations_select",
-        "where",
-        initial_conversation=chosen,
-        default_to_current_conversation=chosen is None,
-        filter=ctx.access.conversation_filter,
-        placeholder="In a direct message to you",
-    )
     return field(
         "where",
         "Where to post",
-        conversation,
+        element(
+            "conversations_select",
+            "where",
+            initial_conversation=chosen,
+            default_to_current_conversation=chosen is None,
+            filter=ctx.access.conversation_filter,
+            placeholder="In a direct message to you",
+        ),
         hint="I'll post updates in this channel.",
         optional=True,
     )

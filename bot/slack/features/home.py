@@ -234,12 +234,15 @@ def limits_form(
     blocks = [section(note)] if note else []
     blocks.append(context(mrkdwn(_ABOUT)))
     for name, limit in LIMITS.items():
+        ids = _ids(values[name])
         if limit.most:
-            blocks.append(_number(limit, values[name], settings[name], drawn))
+            fields = [_number(limit, values[name], settings[name])]
         elif name == _CHANNELS:
-            blocks.append(_channels(limit, _ids(values[name]), drawn))
+            fields = [_channels(limit, ids)]
         else:
-            blocks += _people(limit, _ids(values[name]), groups, drawn)
+            fields = [_people(limit, ids, has_groups=bool(groups))]
+            fields += [_groups_field(limit, ids, groups)] if groups else []
+        blocks += [{**each, "block_id": _block_id(each["block_id"], drawn)} for each in fields]
     shown = {name: limit_hash(value) for name, value in now.items()}
     return modal(
         _LIMITS_FORM,
@@ -292,7 +295,7 @@ def _changed_meanwhile(shown: Mapping[str, str], in_force: LimitsInForce) -> str
     return " ".join([*sentences, "Yours aren't saved yet: check them and press *Save*."])
 
 
-def _number(limit: Limit, value: str, setting: str, drawn: int) -> Json:
+def _number(limit: Limit, value: str, setting: str) -> Json:
     number = element(
         "number_input",
         limit.name,
@@ -303,36 +306,37 @@ def _number(limit: Limit, value: str, setting: str, drawn: int) -> Json:
     )
     number["is_decimal_allowed"] = False  # Slack wants it said
     unit = f", in{limit.unit}" if limit.unit else ""
-    return field(_block_id(limit.name, drawn), label(limit) + unit, number, optional=True)
+    return field(limit.name, label(limit) + unit, number, optional=True)
 
 
-def _people(limit: Limit, ids: Sequence[str], groups: Sequence[Group], drawn: int) -> list[Json]:
-    people = element(
-        "multi_users_select",
+def _people(limit: Limit, ids: Sequence[str], *, has_groups: bool) -> Json:
+    which = "both fields" if has_groups else "it"
+    return field(
         limit.name,
-        initial_users=[each for each in ids if not _is_group(each)] or None,
-        placeholder="Everyone",
+        label(limit),
+        element(
+            "multi_users_select",
+            limit.name,
+            initial_users=[each for each in ids if not _is_group(each)] or None,
+            placeholder="Everyone",
+        ),
+        hint=f"Leave {which} blank for everyone. Admins always can.",
+        optional=True,
     )
-    which = "both fields" if groups else "it"
-    hint = f"Leave {which} blank for everyone. Admins always can."
-    of_people = _block_id(limit.name, drawn)
-    blocks = [field(of_people, label(limit), people, hint=hint, optional=True)]
-    if groups:
-        offered = {each.id: each for each in groups}
-        chosen = [
-            _group_option(offered.pop(each, Group(id=each))) for each in ids if _is_group(each)
-        ]
-        others = sorted(offered.values(), key=lambda each: each.name.casefold())
-        menu = element(
-            "multi_static_select",
-            limit.name + _OF_GROUPS,
-            options=[*chosen, *map(_group_option, others)][:_MAX_OPTIONS],
-            initial_options=chosen[:_MAX_OPTIONS] or None,
-            placeholder="No group",
-        )
-        of_groups = _block_id(limit.name + _OF_GROUPS, drawn)
-        blocks.append(field(of_groups, f"User groups {limit.words}", menu, optional=True))
-    return blocks
+
+
+def _groups_field(limit: Limit, ids: Sequence[str], groups: Sequence[Group]) -> Json:
+    offered = {each.id: each for each in groups}
+    chosen = [_group_option(offered.pop(each, Group(id=each))) for each in ids if _is_group(each)]
+    others = sorted(offered.values(), key=lambda each: each.name.casefold())
+    menu = element(
+        "multi_static_select",
+        limit.name + _OF_GROUPS,
+        options=[*chosen, *map(_group_option, others)][:_MAX_OPTIONS],
+        initial_options=chosen[:_MAX_OPTIONS] or None,
+        placeholder="No group",
+    )
+    return field(limit.name + _OF_GROUPS, f"User groups {limit.words}", menu, optional=True)
 
 
 def _group_option(group: Group) -> Json:
@@ -340,17 +344,20 @@ def _group_option(group: Group) -> Json:
     return option(shown, group.id)
 
 
-def _channels(limit: Limit, ids: Sequence[str], drawn: int) -> Json:
-    menu = element(
-        "multi_conversations_select",
+def _channels(limit: Limit, ids: Sequence[str]) -> Json:
+    return field(
         limit.name,
-        initial_conversations=list(ids) or None,
-        filter={"include": ["public", "private"], "exclude_bot_users": True},
-        placeholder="All channels",
+        label(limit),
+        element(
+            "multi_conversations_select",
+            limit.name,
+            initial_conversations=list(ids) or None,
+            filter={"include": ["public", "private"], "exclude_bot_users": True},
+            placeholder="All channels",
+        ),
+        hint="Leave it blank for all. Direct messages are always allowed.",
+        optional=True,
     )
-    hint = "Leave it blank for all. Direct messages are always allowed."
-    of_channels = _block_id(limit.name, drawn)
-    return field(of_channels, label(limit), menu, hint=hint, optional=True)
 
 
 def _ids(value: str) -> list[str]:

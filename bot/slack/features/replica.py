@@ -383,7 +383,7 @@ async def open_change(
     if known is None or known.removed:
         return REPLICA_REMOVED
     if not (is_admin or request.user == known.owner):
-        return _not_yours(known)
+        return not_theirs(f"<@{known.owner}>" if known.owner is not None else "its owner")
     metadata = json.dumps({"replica": known.id})
     if verb == "remove":
         defaults, open_jobs = await ctx.store.replicas.count_uses(known.id)
@@ -571,13 +571,6 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
     if known is not None and known.removed:
         raise Refusal(REPLICA_REMOVED)
     return unformatted(replica_label(known) if known is not None else replica_id)
-
-
-def _not_yours(known: KnownReplica | None) -> str:
-    """Return in a message, which can mention the owner, what ``_NOT_YOURS`` says in a form."""
-    if known is None or known.owner is None:
-        return _NOT_YOURS
-    return not_theirs(f"<@{known.owner}>")
 
 
 def _failure(snapshot: Snapshot) -> str:

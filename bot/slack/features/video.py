@@ -310,7 +310,8 @@ async def from_message(ctx: HandlerContext, shortcut: ShortcutPayload) -> str | 
     script, file, note = await _attached_script(ctx, shortcut)
     if not script and file is None:
         # Those that Slack tells soon: the form has to open.
-        ids, until = sorted(unnamed_ids(shortcut.text)), deadline(ctx.timings.message_timeout)
+        ids = sorted({found.group(2) for found in _UNNAMED.finditer(shortcut.text)})
+        until = deadline(ctx.timings.message_timeout)
         names = await ctx.access.names(ids[:_MAX_NAMES], until)
         script = spoken_text(shortcut.text, names)
     if not script and file is None:
@@ -357,11 +358,6 @@ async def _attached_script(
     if len(script) <= MAX_BOX:
         return script, None, ""
     return "", file, f"{_IS_ATTACHED} It takes about {spoken(script)} to speak."
-
-
-def unnamed_ids(text: str) -> set[str]:
-    """Return the ids of the people and channels that are mentioned without their names."""
-    return {found.group(2) for found in _UNNAMED.finditer(text)}
 
 
 def spoken_text(text: str, names: Mapping[str, str]) -> str:
