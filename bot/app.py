@@ -17,11 +17,11 @@ from bot.engine.loop import Worker
 from bot.engine.replica_list import ReplicaList
 from bot.engine.steps import Runtime
 from bot.engine.sweep import Sweep
-from bot.errors import Outages
 from bot.kinds import DriftLog
 from bot.masking import Mask
 from bot.metrics import Metrics
 from bot.model import ApprovalPolicy
+from bot.outages import Outages
 from bot.service import client as service_client
 from bot.service.client import VideoService
 from bot.service.media import VideoSource
@@ -35,7 +35,7 @@ from bot.slack.features.home import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.outbox.messenger import Messenger
 from bot.slack.socket_mode import SocketMode
-from bot.slack.views.limits import Price
+from bot.slack.views.usage import Price
 from bot.store import LIMITS, DatabaseError, Limits, Memory, Store
 from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
 from bot.timings import Clock, SystemClock, Timings

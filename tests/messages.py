@@ -27,7 +27,6 @@ from bot.slack.views.blocks import Json, Message
 from bot.slack.views.buttons import replica_row
 from bot.slack.views.card import FILE_COMMENT, file_name, redirected
 from bot.slack.views.home import admin_sections, health_text, home_view, spending_modal
-from bot.slack.views.limits import limit_sentence, resets_in_form
 from bot.slack.views.question import (
     approval_request,
     made_with,
@@ -36,6 +35,7 @@ from bot.slack.views.question import (
     question_list,
     training_notice,
 )
+from bot.slack.views.usage import limit_sentence, resets_in_form
 from bot.store import (
     LIMITS,
     KnownReplica,

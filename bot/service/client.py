@@ -24,10 +24,11 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.metrics import Metrics
 from bot.model import Failure
+from bot.outages import Outages
 from bot.service.errors import (
     FAILURES,
     HTTP,

@@ -19,7 +19,7 @@ from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.payloads import Payload, Sender
 from bot.slack.views.blocks import Json, listed
-from bot.slack.views.limits import (
+from bot.slack.views.usage import (
     GROUP_HIDDEN,
     NOT_CHECKED,
     OPERATOR,

@@ -20,8 +20,9 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.errors import Outages, OutsideError, Refused
+from bot.errors import OutsideError, Refused
 from bot.metrics import Metrics
+from bot.outages import Outages
 from bot.slack.errors import outside_error
 from bot.store import Limited
 from bot.timings import Clock, Timings

@@ -40,14 +40,14 @@ from bot.slack.payloads import (
 )
 from bot.slack.views.blocks import Json, Message, context, modal, mrkdwn, section
 from bot.slack.views.kinds import Presenter, Presenters
-from bot.slack.views.limits import (
+from bot.slack.views.question import approval_note
+from bot.slack.views.usage import (
     NO_PRICE,
     OPERATOR,
     Price,
     left_sentences,
     limit_sentence,
 )
-from bot.slack.views.question import approval_note
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.tasks import BackgroundTasks
 from bot.timings import Clock, Timings, deadline

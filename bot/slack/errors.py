@@ -18,7 +18,8 @@ from typing import Final
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-from bot.errors import Outages, OutsideError, Refused, Unavailable, Uncertain
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.outages import Outages
 from bot.service.errors import cause_of, http_cause
 
 

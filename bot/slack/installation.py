@@ -10,8 +10,9 @@ from typing import Final
 from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.errors import Outages, OutsideError, Refused
+from bot.errors import OutsideError, Refused
 from bot.model import Installation
+from bot.outages import Outages
 from bot.setting_values import MAX_BOX
 from bot.slack.client import SlackCalls
 from bot.slack.errors import translated

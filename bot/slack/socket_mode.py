@@ -18,9 +18,10 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
-from bot.errors import Outages, OutsideError, Refused, Unavailable
+from bot.errors import OutsideError, Refused, Unavailable
 from bot.log import word
 from bot.metrics import Metrics
+from bot.outages import Outages
 from bot.service.errors import cause_of
 from bot.slack.client import is_slacks, open_session
 from bot.slack.context import HandlerContext

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from bot.errors import Outage
 from bot.metrics import Metrics
+from bot.outages import Outage
 from bot.service.errors import clause_of
 from bot.slack.context import HandlerContext
 from bot.slack.socket_mode import SocketMode

@@ -56,8 +56,8 @@ from bot.slack.views.blocks import (
     section,
 )
 from bot.slack.views.kinds import Presenter
-from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
 from bot.slack.views.question import NOBODY_TO_APPROVE
+from bot.slack.views.usage import bound_error, limit_sentence, resets_in_form
 from bot.store import (
     AlreadyRequested,
     Bound,

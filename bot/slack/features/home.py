@@ -70,8 +70,8 @@ from bot.slack.views.home import (
     month_named,
     spending_modal,
 )
-from bot.slack.views.limits import label, value_words
 from bot.slack.views.question import made_with
+from bot.slack.views.usage import label, value_words
 from bot.store import (
     ANY,
     LIMITS,

@@ -47,8 +47,8 @@ from bot.slack.views.buttons import (
     job_of,
     pressed,
 )
-from bot.slack.views.limits import bound_error, limit_sentence, resets_in_form
 from bot.slack.views.question import MAX_LISTED, NOBODY_TO_APPROVE, title_of
+from bot.slack.views.usage import bound_error, limit_sentence, resets_in_form
 from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _FORM: Final = "answers_form"

@@ -73,7 +73,7 @@ from bot.slack.views.blocks import (
 )
 from bot.slack.views.buttons import ASK_FIRST, MUTE, OPEN_TRAIN, RETRY, STOP_TRAINING, replica_row
 from bot.slack.views.kinds import MAKE_VIDEO, ReplicaPresenter
-from bot.slack.views.limits import REPLICA_REMOVED
+from bot.slack.views.usage import REPLICA_REMOVED
 from bot.store import KnownReplica
 from bot.timings import deadline
 

@@ -90,7 +90,7 @@ from bot.slack.views.blocks import (
 )
 from bot.slack.views.buttons import RETRY
 from bot.slack.views.kinds import ANOTHER, MAKE_VIDEO, VideoPresenter
-from bot.slack.views.limits import too_long
+from bot.slack.views.usage import too_long
 from bot.store import KnownReplica
 from bot.timings import deadline
 

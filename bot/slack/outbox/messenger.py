@@ -36,7 +36,6 @@ from bot.slack.views.blocks import (
     shortened,
 )
 from bot.slack.views.card import AN_ADMIN, FOR_ADMINS, card, ended_outside, redirected, reply
-from bot.slack.views.limits import month_so_far
 from bot.slack.views.question import (
     approval_request,
     notice_of_day,
@@ -44,6 +43,7 @@ from bot.slack.views.question import (
     questions,
     training_notice,
 )
+from bot.slack.views.usage import month_so_far
 from bot.store import Claimed, Outgoing, covering
 from bot.timings import deadline
 

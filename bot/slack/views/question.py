@@ -44,7 +44,7 @@ from bot.slack.views.buttons import (
     question_buttons,
 )
 from bot.slack.views.kinds import Presenter, Presenters, script_of, state_word
-from bot.slack.views.limits import NO_PRICE, Price
+from bot.slack.views.usage import NO_PRICE, Price
 from bot.store import Asked
 
 # ── Approval ──────────────────────────────────────────────────────────────────────────────────────
