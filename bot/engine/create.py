@@ -130,9 +130,8 @@ async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attem
             replace(job, state=State.FAILED, failure=Failure.UNREACHABLE, reason=error.reason)
         )
         return
-    queued = replace(runtime.failed(job, error), state=State.QUEUED)
-    due_at = now + runtime.retry_delay(queued, error)
-    await _queue_again(runtime, queued, due_at, attempted=attempted)
+    failed, wait = runtime.after_failure(replace(job, state=State.QUEUED), error)
+    await _queue_again(runtime, failed, now + wait, attempted=attempted)
 
 
 async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bool) -> None:
@@ -156,7 +155,7 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
         queued = replace(queued, held_by=held.failure, held_until=held.until)
     wait = held.until - now
     if wait < SHOWN_FROM:  # the service is only busy: at random, or the same jobs would be first
-        wait = runtime.retry_delay(job, held)
+        _, wait = runtime.after_failure(job, held)
     due_at = now + min(wait, runtime.timings.max_wait)
     turn_at = held.until if attempted else None
     await _queue_again(runtime, queued, due_at, attempted=attempted, turn_at=turn_at)

@@ -135,10 +135,10 @@ async def _postpone_unread(runtime: Runtime, job: Job, error: OutsideError | Unr
         else:
             await _plan_poll(runtime, job)
         return
-    waiting = runtime.failed(job, error)
+    waiting, retry_delay = runtime.after_failure(job, error)
     if isinstance(error, Held) and error.until - runtime.clock.now() >= SHOWN_FROM:
         waiting = replace(waiting, held_by=error.failure, held_until=error.until)
-    await _plan_poll(runtime, waiting, at_least=runtime.retry_delay(waiting, error))
+    await _plan_poll(runtime, waiting, at_least=retry_delay)
 
 
 async def _plan_poll(runtime: Runtime, job: Job, at_least: timedelta = timedelta(0)) -> None:

@@ -36,8 +36,7 @@ async def await_approval(runtime: Runtime, job: Job) -> None:
         if job.attempts and await check_candidates(runtime, job):
             return
     except OutsideError as error:
-        job = runtime.failed(job, error)
-        wait = runtime.retry_delay(job, error)
+        job, wait = runtime.after_failure(job, error)
     until = job.approval.until if job.approval is not None else now
     if now < until:
         await runtime.store.jobs.release(job, now, min(until, now + wait))
@@ -53,8 +52,7 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
         if await check_candidates(runtime, job):
             return
     except OutsideError as error:
-        job = runtime.failed(job, error)
-        recheck = runtime.retry_delay(job, error)
+        job, recheck = runtime.after_failure(job, error)
         if is_unknown(error):  # it may be there in a moment: nobody is asked meanwhile
             await runtime.store.jobs.release(job, now, now + recheck)
             return
@@ -85,9 +83,9 @@ async def reconcile_ended(runtime: Runtime, job: Job) -> None:
         if not await check_candidates(runtime, job):
             await runtime.store.jobs.release(job, now, None)
     except OutsideError as error:
-        waiting = runtime.failed(job, error)
+        waiting, retry_delay = runtime.after_failure(job, error)
         wait = max(
-            runtime.retry_delay(waiting, error),
+            retry_delay,
             runtime.jittered(since_end * runtime.schedule(job).growth),
         )
         given_up = since_end >= runtime.timings.check_ended_within

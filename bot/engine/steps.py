@@ -103,16 +103,13 @@ class Runtime:
         """Return ``wait`` and a random share more, so that jobs do not poll in step."""
         return self.timings.jittered(wait, self.rng)
 
-    def failed(self, job: Job, error: Exception) -> Job:
-        """Return a job after a failed call: one that was held back is no failure of the job."""
-        return job if isinstance(error, Held) else replace(job, failures=job.failures + 1)
-
-    def retry_delay(self, job: Job, error: Exception) -> timedelta:
-        """Return how long to wait after a failed call; ``job.failures`` counts it already."""
-        if isinstance(error, Held):
-            return self.jittered(max(error.until - self.clock.now(), timedelta(0)))
+    def after_failure(self, job: Job, error: Exception) -> tuple[Job, timedelta]:
+        """Return a job after a failed call, and how long to wait before the next one."""
+        if isinstance(error, Held):  # which is no failure of the job
+            return job, self.jittered(max(error.until - self.clock.now(), timedelta(0)))
+        failed = replace(job, failures=job.failures + 1)
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
-        return self.jittered(asked_for or self.timings.back_off(max(1, job.failures)))
+        return failed, self.jittered(asked_for or self.timings.back_off(failed.failures))
 
 
 async def uncancelled(write: Coroutine[Any, Any, _T]) -> _T:

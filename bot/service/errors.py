@@ -140,9 +140,10 @@ KEY_NOT_ACCEPTED: Final = frozenset({"401", "403"})
 or about what is read: it does not stop create calls either."""
 UNKNOWN_ID: Final = frozenset({"400", "404", "410"})
 """The HTTP statuses of a read that say that nothing has its id. Some services answer 400."""
-_NOTHING_DONE: Final = frozenset(
+NOTHING_DONE: Final = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
+"""The HTTP statuses that say that the same request may be sent again later."""
 _MAX_REASON: Final = 500  # characters
 _MAX_RETRY_AFTER: Final = timedelta(days=1)
 
@@ -237,7 +238,7 @@ def from_answer(
     status = response.status_code
     said = without_keys(shown(_reason(body, mask)))  # some services quote what they were sent
     reason = said or f"The video service answered {status} without saying why."
-    if status in _NOTHING_DONE:
+    if status in NOTHING_DONE:
         retry_after = _retry_after(response.headers.get("retry-after", ""), now)
         return Unavailable(reason, retry_after=retry_after, cause=http_cause(status))
     if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:

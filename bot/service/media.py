@@ -27,13 +27,12 @@ from bot.errors import OutsideError, Refused, Unavailable
 from bot.links import is_public, only_hosts
 from bot.model import Job
 from bot.service.client import http_client
-from bot.service.errors import chain, translated
+from bot.service.errors import NOTHING_DONE, chain, translated
 from bot.setting_values import HOST_NAME, is_loopback
 
 _MAX_REDIRECTS: Final = 3
 _READ_BYTES: Final = 1024 * 1024
 _HTTPS: Final = 443
-_LATER: Final = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 # ISO/IEC 14496-12, 4.2 and 4.3: an MP4 begins with the length and the type of its first box.
 _TYPE: Final = slice(4, 8)
 _FIRST: Final = b"ftyp"
@@ -167,7 +166,7 @@ def _translated() -> Iterator[None]:
 
 def _failure(status: int) -> OutsideError:
     said = f"its host answers {status}"
-    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if status in NOTHING_DONE or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable(said)
     return Refused(said, code=str(status))
 
