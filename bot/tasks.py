@@ -40,12 +40,10 @@ class BackgroundTasks:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def settled(self) -> bool:
-        """Wait until no task is left but those for later; return whether there was one."""
-        busy = bool(self._tasks)
+    async def settled(self) -> None:
+        """Wait until no task is left but those for later."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-        return busy
 
     async def stop(self, timeout: timedelta) -> None:  # noqa: ASYNC109 - cancels at the end
         """Wait for the tasks for at most ``timeout``, then cancel the rest."""

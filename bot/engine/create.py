@@ -36,7 +36,7 @@ async def create_job(runtime: Runtime, job: Job) -> None:
             await _retry_later(runtime, job, error, attempted=False)
             return
     token = secrets.token_urlsafe(32)
-    body = kind.body(job.params)
+    body = dict(job.params)
     if runtime.public_url is not None:
         body["callback_url"] = f"{runtime.public_url}/callbacks/{token}"
     attempt: int | None = None

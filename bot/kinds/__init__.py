@@ -67,7 +67,8 @@ class Comparison(Enum):
 class Kind:
     """What the rest of the bot needs to know about a kind of job.
 
-    A new one is a module here, and a feature and a presenter in ``bot/slack``.
+    A new one is a module here, and a feature and a presenter in ``bot/slack``. The parameters of
+    its jobs are the fields of the create call.
     """
 
     name: str
@@ -98,9 +99,6 @@ class Kind:
     catalogued: bool = False
     """Whether other jobs can use what it makes: then a picker offers it."""
 
-    body: Callable[[Mapping[str, str]], dict[str, str]] = dict
-    """Returns the body of the create call for some parameters, without the callback address: by
-    default, parameters have the service's own names."""
     created: Callable[[Any], Snapshot]
     """Returns the snapshot in the answer to a create call, any JSON.
 
