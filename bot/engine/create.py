@@ -11,13 +11,12 @@ from bot.engine.steps import SHOWN_FROM, Runtime, log_fields, uncancelled
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
 from bot.model import Failure, Job, Snapshot, State, token_hash
-from bot.service.gate import AccountRefused, Held
+from bot.service.gate import OUTAGE, AccountRefused, Held
 from bot.store import NotAllowed
 
 _LOG: Final = logging.getLogger(__name__)
 _WAS_STOPPED: Final = "the bot was stopped for a while"
 _ACCOUNT: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})
-_OUTAGE: Final = frozenset({Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE})
 
 
 async def create_job(runtime: Runtime, job: Job) -> None:
@@ -142,7 +141,7 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
     """
     now = runtime.clock.now()
     if now - _queued_at(job) >= runtime.timings.create_within:
-        failure = Failure.UNREACHABLE if held.failure in _OUTAGE else held.failure
+        failure = Failure.UNREACHABLE if held.failure in OUTAGE else held.failure
         await runtime.finish(replace(job, state=State.FAILED, failure=failure, reason=held.reason))
         return
     queued = replace(job, state=State.QUEUED)

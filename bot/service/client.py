@@ -39,7 +39,7 @@ from bot.service.errors import (
     http_cause,
     translated,
 )
-from bot.service.gate import EVERYBODY, AccountRefused, Call, Gate, Held, Hold
+from bot.service.gate import EVERYBODY, OUTAGE, AccountRefused, Call, Gate, Held, Hold
 from bot.timings import Clock, Timings
 
 CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
@@ -150,7 +150,6 @@ _REMEDIES: Final = {
     Failure.KEY_REJECTED: "is VIDEO_API_KEY right?",
     Failure.OUT_OF_CREDIT: "top up its account",
 }
-_OUTAGE: Final = frozenset({Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE})
 _CREATES_AT_REST: Final = 4
 """Creates at the same time after a rest or trouble: each may become a question to a person."""
 _NEUTRAL: Final = ("/v2/videos", "is-anyone-there")
@@ -345,7 +344,7 @@ class VideoService:
         ended = self._creates.release(Failure.SERVICE_DOWN, whom) is not None
         self.outages.drop(whom)
         if ended:
-            self._on_recovery(_OUTAGE)
+            self._on_recovery(OUTAGE)
         return ended
 
     # ── Gates ─────────────────────────────────────────────────────────────────────────────────

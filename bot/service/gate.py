@@ -18,6 +18,8 @@ from bot.timings import Clock, Timings, doubled
 
 EVERYBODY: Final = ""
 """Whom a hold concerns that covers every call."""
+OUTAGE: Final = frozenset({Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE})
+"""Why calls are held back that show whether the service works."""
 _MAX_CALLS: Final = 64  # at the same time
 # After a rate limit calls are made one by one. Each time this many succeed, one more is allowed.
 _SUCCESSES_PER_CALL: Final = 10

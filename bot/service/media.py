@@ -102,7 +102,8 @@ class VideoSource:
                 if not file.tell() and chunk[_TYPE] != _FIRST:
                     raise Refused("it is no MP4", code="type")
                 self._check_size(file.tell() + len(chunk))
-                await asyncio.to_thread(_write, file, chunk)
+                with _disk_errors_refused():
+                    await asyncio.to_thread(file.write, chunk)
         return None
 
     def _check_size(self, size: int) -> None:
@@ -177,10 +178,8 @@ def temporary_file() -> IO[bytes]:
     Raises:
         Refused: none can be written.
     """
-    try:
+    with _disk_errors_refused():
         return tempfile.TemporaryFile()
-    except OSError as error:
-        raise _no_file(error) from error
 
 
 def reader_of(file: IO[bytes]) -> IO[bytes]:
@@ -190,12 +189,11 @@ def reader_of(file: IO[bytes]) -> IO[bytes]:
     return reader
 
 
-def _write(file: IO[bytes], chunk: bytes) -> None:
+@contextmanager
+def _disk_errors_refused() -> Iterator[None]:
+    """Raise ``Refused`` where a file cannot be written."""
     try:
-        file.write(chunk)
+        yield
     except OSError as error:
-        raise _no_file(error) from error
-
-
-def _no_file(error: OSError) -> Refused:
-    return Refused(f"no temporary file can be written: {error.strerror}", code="disk")
+        reason = f"no temporary file can be written: {error.strerror}"
+        raise Refused(reason, code="disk") from error
