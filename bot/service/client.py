@@ -376,20 +376,19 @@ class VideoService:
         holds = (self._creates.find(Failure.SERVICE_DOWN, whom) for whom in (EVERYBODY, path))
         return max((hold.until for hold in holds if hold is not None), default=None)
 
-    async def key_refusal(self) -> Refused | None:
-        """Return what the service says if it refuses our key; None if it accepts it.
+    async def refuses_key(self) -> bool:
+        """Return whether the service refuses our key.
 
         It may read from the service, or wait for another caller who does.
         """
         with suppress(Unavailable):
             await self._check_key()
-        return self.known_key_refusal
+        return self.is_key_refused
 
     @property
-    def known_key_refusal(self) -> Refused | None:
-        """What the service said when it refused our key, as far as is known without asking it."""
-        refusal = self._key_hold.error if self._key_hold is not None else None
-        return refusal if isinstance(refusal, Refused) else None
+    def is_key_refused(self) -> bool:
+        """Whether the service refuses our key, as far as is known without asking it."""
+        return self._key_hold is not None
 
     @property
     def next_credit_try(self) -> datetime | None:

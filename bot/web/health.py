@@ -248,7 +248,7 @@ class Readiness:
         return {
             "uninstalled": slack.is_uninstalled,
             "slack_token": bool(slack.calls.refusal),
-            "service_key": service.known_key_refusal is not None,
+            "service_key": service.is_key_refused,
             "service_credit": service.next_credit_try is not None,
             "service_rate": service.is_slowed_down,
         }

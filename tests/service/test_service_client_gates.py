@@ -191,12 +191,12 @@ async def test_a_refused_key_is_checked_by_a_read_at_most_twice_a_minute(
     await failed_create(service)
     await clock.advance(timedelta(seconds=30))
     for _ in range(3):
-        assert await service.key_refusal() is not None
+        assert await service.refuses_key()
     assert operations(sandbox) == ["create_video", "read_video", "read_video"]
     assert recoveries == []
     sandbox.key_revoked = False
     await clock.advance(timedelta(seconds=30))
-    assert [await service.key_refusal() for _ in range(3)] == [None] * 3
+    assert [await service.refuses_key() for _ in range(3)] == [False] * 3
     assert recoveries == ["recovered"]
     assert (await create(service))["video_id"] in sandbox.videos
 
@@ -209,7 +209,7 @@ async def test_any_read_that_passes_shows_that_the_key_works_again(
     sandbox.key_revoked = False
     with pytest.raises(Refused):  # the id is unknown, but the key is not
         await service.read(VIDEOS, "nobody")
-    assert service.known_key_refusal is None
+    assert not service.is_key_refused
 
 
 async def test_a_403_does_not_show_that_the_key_works_again(
@@ -220,12 +220,12 @@ async def test_a_403_does_not_show_that_the_key_works_again(
     sandbox.key_revoked = False
     await clock.advance(timedelta(seconds=30))
     sandbox.faults.next("read_video", *[CannedResponse(403, "Forbidden")] * 3)
-    assert await service.key_refusal() is not None
+    assert await service.refuses_key()
     with pytest.raises(Refused):
         await service.read(VIDEOS, "nobody")
     with pytest.raises(Refused, match="Forbidden"):
         await service.check()
-    assert service.known_key_refusal is not None
+    assert service.is_key_refused
 
 
 # An account without credit

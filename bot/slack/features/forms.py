@@ -550,8 +550,8 @@ async def _refusal(
     """
     with suppress(TimeoutError):
         async with asyncio.timeout_at(deadline):
-            await ctx.service.key_refusal()
-    if ctx.service.known_key_refusal is not None:
+            await ctx.service.refuses_key()
+    if ctx.service.is_key_refused:
         return _KEY_REFUSED.format(await ctx.access.admin_names(deadline))
     retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
     is_theirs = retried is None or await ctx.may_press(user, retried)

@@ -541,7 +541,7 @@ class HomePublisher:
             used=store.limits.used("", ctx.clock.now())["max_per_day"],
             limit=in_force.limits.max_per_day,
             unsent=counts["unsent"],
-            key_refused=ctx.service.known_key_refusal is not None,
+            key_refused=ctx.service.is_key_refused,
             next_try=ctx.service.next_credit_try,
             slowed_down=ctx.service.is_slowed_down,
             down_since=outage.since if outage else None,
