@@ -250,21 +250,6 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
     assert f"/watch/{video_id}" in reply.text
 
 
-async def test_an_id_that_a_callback_names_replaces_one_from_the_person(world: World) -> None:
-    asking = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    other = await world.make_by_hand("Something else.")
-    world.service.down = True
-    await _gives_id(world, asking, other, warned=True)
-    await _calls_back(world, 0, video_id)
-    world.service.down = False
-
-    await world.advance(minutes=10)
-
-    [reply] = world.replies(asking)
-    assert f"/watch/{video_id}" in reply.text
-
-
 # ── Create again, give up ─────────────────────────────────────────────────────────────────────
 
 

@@ -230,7 +230,7 @@ NOT_RUN: Final = {
     r".venv/bin/python -m tests\.(messages|settings_pages|pictures)": "it changes the tree",
     r".venv/bin/python -m tests\.(planted|chaos .*)": ".ci/run runs it",
     r".venv/bin/uv pip compile .*": "it asks the package index",
-    r"(sudo|journalctl|cd /opt/replica-videos)\b.*": "tests/ops/test_deploy.py runs them",
+    r"(sudo|journalctl|cd /opt/replica-videos)\b.*": "they need systemd and root",
     r"docker compose exec bot .*": "tests/ops/test_deploy.py runs it in the image",
     # Word for word, since nothing else would notice a mistake in them.
     r"docker compose (up --detach --build|logs --follow)": "there is no Docker in CI",

@@ -574,20 +574,6 @@ async def test_no_script_is_posted_for_approval_while_slack_does_not_say_who_rea
         assert len(requests(approving, approving.slack.dm("ben").id)) == 1
 
 
-async def test_doctor_says_that_another_organization_reads_the_approvers_channel(
-    approving: World,
-) -> None:
-    approving.slack.change_channel("approvals", is_ext_shared=True)
-
-    async def said(**given: str) -> str:
-        environ = {**approving.environment("0"), **settings(approving), **given}
-        [finding] = [each async for each in doctor.examine(environ) if each.name == "approval"]
-        return f"{finding.state.name} {finding.message}"
-
-    assert (await said()).startswith("ERROR another organization reads APPROVAL_CHANNEL")
-    assert (await said(ALLOW_SHARED_CHANNELS="yes")).endswith("approvers are asked in #approvals")
-
-
 async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
     approving: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -794,22 +780,6 @@ async def test_nobody_approves_creating_their_own_request_again(silent: World) -
         await silent.advance(minutes=5)
         assert creates(silent) == 1
         assert "You can't approve your own" in silent.ephemerals(silent.ana, "approvals")[-1]
-
-
-async def test_create_again_says_so_where_nobody_else_could_approve_it(silent: World) -> None:
-    async with silent.running_bot(**settings(silent)):
-        card = await lost(silent)
-    alone: dict[str, Any] = {**settings(silent), "APPROVERS": silent.ana.user.id}
-    async with silent.running_bot(**alone):
-        await silent.ana.click(silent.question(card), AGAIN)
-        await silent.advance(minutes=5)
-        assert "You're the only approver" in silent.ephemerals(silent.ana)[-1]
-        assert creates(silent) == 1
-        assert AGAIN in labels(silent.question(card)), "it can still be answered"
-    async with silent.running_bot():
-        await silent.ana.click(silent.question(card), AGAIN)
-        await silent.advance(minutes=5)
-        assert creates(silent) == 2, "nothing needs approval any more"
 
 
 @pytest.mark.parametrize("how", ["declined", "cancelled", "expired"])

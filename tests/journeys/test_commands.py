@@ -136,21 +136,6 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
     assert len(world.posts()) == 2
 
 
-async def test_asking_for_the_status_of_a_video_that_just_got_ready_brings_the_answer(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await world.request_video(world.ana)
-        [video_id] = world.service.videos
-        await world.advance(seconds=45)
-        world.service.finish(video_id)
-        await _status(world, world.ben, number_of(card))
-        await world.settle()
-
-    assert len(world.replies(card)) == 1
-
-
 async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
     admin_world: World,
 ) -> None:
@@ -356,26 +341,6 @@ async def test_for_any_error_at_opening_a_form_the_user_learns_what_to_do(
             )
             form = await world.open_form(world.ana, "Hello.")
             await form.close()
-
-
-async def test_after_any_error_at_changing_a_form_it_can_still_be_submitted(
-    quiet_world: World, subtests: pytest.Subtests
-) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_OPEN_PER_USER="100"):
-        for code in one_of_each_action("views.update"):
-            with subtests.test(code=code):
-                form = await world.open_form(world.ana)
-                refused = CannedResponse(200, {"ok": False, "error": code})
-                world.slack.faults.next("views.update", refused)
-
-                assert (await form.choose("background", "background_url")).ok
-                await form.submit({"replica_id": REPLICA, "script": f"Hello, {code}."})
-
-                # The field for the link did not come, and it is wanted: the form brings it.
-                assert form.is_open
-                await form.submit({"background_url": "https://example.com/office"})
-                assert not form.is_open
 
 
 async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_error(

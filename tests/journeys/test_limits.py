@@ -195,16 +195,6 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
         assert world.created_count() == 2
 
 
-async def test_create_again_is_not_held_up_by_open_requests(quiet_world: World) -> None:
-    world = quiet_world
-    world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
-    async with world.running_bot(MAX_OPEN_PER_USER="1", callbacks=False):
-        card = await world.request_video(world.ana)
-        await world.ana.click(world.question(card), AGAIN)
-        await world.advance(seconds=5)
-        assert world.created_count() == 2
-
-
 # ── The length of a script ────────────────────────────────────────────────────────────────────
 
 

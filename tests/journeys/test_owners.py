@@ -616,22 +616,6 @@ async def test_a_replica_is_seen_and_used_from_home(quiet_world: World) -> None:
         assert world.ben.modal.values["replica_id"] == REPLICA
 
 
-async def test_home_has_a_persons_own_replicas_first(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await limit_to_asking(world, world.ana)
-        for number in range(13):
-            await world.advance(minutes=1)
-            world.service.add_replica(f"r-{number}", f"Other {number}")
-            await says(world, world.ben, f"add r-{number}")
-        await limit_to_asking(world, world.ben, "r-12")
-        shown = list(rows((await home(world, world.ana)).view.body["blocks"]))
-        assert shown[0] == "Anna · Yours · needs approval"
-        assert shown[1] == f"Other 12 · <@{world.ben.user.id}> · needs approval"
-        assert shown[2] == f"Other 11 · <@{world.ben.user.id}>"
-        assert len(shown) == 12
-
-
 async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:
     await says(world, world.ana, f"add {REPLICA}")
     form = await world.open_form(world.ben)

@@ -473,16 +473,6 @@ async def test_in_another_channel_others_see_nothing_of_a_video_without_an_id(wo
     assert NAME not in shown
 
 
-async def test_in_another_channel_the_requester_sees_everything(world: World) -> None:
-    number, video_id = await _video(world)
-
-    shown = await _status(world, world.ana, number, channel="lobby")
-
-    assert f"/watch/{video_id}" in shown
-    assert NAME in shown
-    assert SCRIPT in shown
-
-
 async def test_in_another_channel_an_admin_sees_links_and_names(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):
@@ -684,12 +674,3 @@ async def test_a_private_answer_comes_after_a_429_at_its_response_url(
 
     assert len(world.slack.ephemerals(world.ben.user.id, "studio")) == 1
     assert len(world.calls("response_url")) == 3
-
-
-async def test_a_private_answer_that_is_always_refused_for_a_limit_is_dropped(world: World) -> None:
-    reply = await failed_reply(world)
-    limited = CannedResponse(429, {"ok": False, "error": "ratelimited"})
-    world.slack.faults.always("response_url", limited)
-    await world.ben.click(reply, "Edit and retry")
-    await world.advance(hours=2)
-    assert len(world.calls("response_url")) == 6

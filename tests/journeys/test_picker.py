@@ -405,24 +405,6 @@ async def test_one_copy_asks_for_the_list_and_all_offer_it(world_of_copies: Worl
             await form.close()
 
 
-async def test_a_list_of_which_a_part_is_unreadable_or_repeated_takes_nothing_away(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    for number in range(45):
-        world.service.add_replica(f"r-{number:02}", f"Stock {number:02}")
-    async with world.running_bot(VIDEO_API_LISTS="yes"):
-        await world.settle()
-        world.service.lists.overrides = {"r-07": {"status": None}}
-        await a_day_later(world)
-        form = await world.open_form(world.ana)
-        assert "r-07" in await offered_ids(form)
-        world.service.lists.overrides = {}
-        world.service.lists.pages = False
-        await a_day_later(world)
-        assert len(await offered_ids(form)) == 46
-
-
 async def a_day_later(world: World) -> None:
     """Have the list read now and after a day in which nothing else happens."""
     await world.advance(minutes=11)

@@ -189,29 +189,6 @@ async def test_a_question_that_is_settled_elsewhere_is_settled_in_the_list(world
     assert len(world.replies(cards[1])) == 1
 
 
-async def test_the_leading_question_may_be_settled_first_and_others_follow(world: World) -> None:
-    message, cards = await asked(world, "One.", "Two.")
-    leading = next(card for card in cards if card.ts == message.thread_ts)
-    form = await answers(world, message)
-    await form.submit({choice(leading): "cancel"})
-    assert not form.is_open, form.errors
-    await settled(world)
-    assert labels(world.now(message)) == LIST_BUTTONS
-    assert message.text.startswith(f"<@{world.ana.user.id}>")
-
-    await lose(world, "Three.")
-    await world.advance(minutes=16)
-    [edited] = questions(world)
-    assert "these 3 videos" in edited.text
-    await world.ana.click(edited, "Cancel all")
-    await settled(world)
-    end = world.now(edited)
-    assert "Did these 3 videos get made?" in end.text
-    assert DONE in end.text
-    assert not labels(end)
-    assert not end.pings
-
-
 async def test_cancel_all_cancels_what_is_open_and_a_second_click_nothing(world: World) -> None:
     message, cards = await asked(world)
     form = await answers(world, message)
@@ -345,24 +322,6 @@ async def test_a_limit_refuses_at_the_field_and_the_other_answers_count(quiet_wo
     ends = {each.partition(" · ")[2] for each in lines(world.now(message))}
     assert ends == {"to be created again", "cancelled"}
     assert len(world.requests_for("create_video")) == 3
-
-
-async def test_an_answer_to_what_was_settled_meanwhile_changes_nothing(world: World) -> None:
-    message, (one, two) = await asked(world, "One.", "Two.")
-    form = await answers(world, message)
-    await world.ana.click(message, "Cancel all")
-    await settled(world)
-    await form.submit({choice(one): "again", choice(two): "later"})
-
-    assert form.title == "Already settled"
-    assert "One." in str(form.view.body)
-    assert "Two." not in str(form.view.body)
-    assert len(world.requests_for("create_video")) == 2
-    await form.close()
-    await world.ana.click(message, "Answer each")
-    await world.settle()
-    assert world.ana.modal is None
-    assert world.ephemerals(world.ana)[-1] == "That's already settled."
 
 
 # ── Asked again, and closed ───────────────────────────────────────────────────────────────────

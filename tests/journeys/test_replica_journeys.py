@@ -33,10 +33,6 @@ def _text(world: World, card: Message) -> str:
     return world.now(card).text
 
 
-def _edits(world: World, card: Message) -> int:
-    return len([call for call in world.calls("chat.update") if call.arguments["ts"] == card.ts])
-
-
 # ── It is trained ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -223,25 +219,6 @@ async def test_a_callback_that_names_another_replica_is_ignored(hourly_world: Wo
     assert await form.suggest("replica_id") == []
 
 
-@on_both_engines
-async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(hourly_world: World) -> None:
-    world = hourly_world
-    asking = await _is_asked(world, made=True)
-    first = world.last_replica_id()
-    await world.ana.click(world.question(asking), "Create again")
-    await world.advance(minutes=1)
-
-    await world.service.call_back(first)
-    await world.advance(hours=5)
-
-    assert "An earlier try worked too" in _text(world, asking)
-    [reply] = world.replies(asking)
-    assert first not in str(reply.blocks)
-    form = await world.open_form(world.ben)
-    offered = {each["value"] for each in await form.suggest("replica_id")}
-    assert offered == {first, world.last_replica_id()}
-
-
 # ── A video whose replica is in training ──────────────────────────────────────────────────────
 
 
@@ -253,27 +230,6 @@ async def _asks_one_in_training(world: World, *scenario: Scenario) -> tuple[Mess
     video = await world.request_video(world.ben, {"replica_id": world.last_replica_id()})
     await world.advance(minutes=1)
     return training, video
-
-
-async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(hourly_world: World) -> None:
-    world = hourly_world
-    pace = Pace(training=timedelta(days=2), training_steps=1)
-    slow = Scenario(statuses=("training",), pace=pace)
-    _, video = await _asks_one_in_training(world, slow)
-    waiting = world.now(video)
-    assert "Waiting for its replica" in waiting.text
-    assert "still training" in waiting.text
-    edits = _edits(world, video)
-
-    await world.advance(days=1)
-    assert world.now(video) == waiting
-    assert _edits(world, video) == edits, "it is not edited at each look"
-    await world.advance(days=1, hours=1)
-
-    [reply] = world.replies(video)
-    assert "is ready" in reply.text
-    assert "Ready" in _text(world, video)
-    assert world.created_count() == 1
 
 
 @on_both_engines

@@ -159,24 +159,6 @@ async def test_a_file_of_somebody_else_is_not_read_for_a_form(filed: World) -> N
     assert not world.service.videos
 
 
-async def test_a_long_script_that_failed_is_used_again_without_its_file(filed: World) -> None:
-    world = filed
-    world.service.next_video(Scenario(end="error", reason="No."))
-    await with_file(world, LONG.encode())
-    await world.advance(minutes=5)
-    [card, *_] = world.posts()
-    await world.ana.click(world.now(card), "Edit and retry")
-    form = world.ana.modal
-    assert form is not None
-    assert form.values["script"] is None
-    await form.choose("background", "background_url")
-    await form.choose("background", "none")
-    await form.submit()
-    await world.settle()
-    assert not form.is_open, form.errors
-    assert scripts(world) == [LONG, LONG]
-
-
 async def test_a_file_is_still_used_when_its_form_is_drawn_again(filed: World) -> None:
     world = filed
     form = await world.open_form(world.ana)

@@ -60,18 +60,6 @@ async def test_a_message_without_text_or_with_too_much_explains_itself(world: Wo
     assert "The script has 3,499 characters" in str(world.ana.modal.view.body["blocks"])
 
 
-async def test_names_that_slack_does_not_tell_are_replaced(quiet_world: World) -> None:
-    world = quiet_world
-    world.slack.scopes -= {"channels:read", "groups:read"}
-    async with world.running_bot():
-        message = world.ben.say("Ask @ana in #studio")
-        world.slack.scopes.discard("users:read")
-        await world.ana.message_shortcut(message)
-        assert world.ana.modal is not None
-        script = world.ana.modal.values["script"]
-    assert script == "Ask someone in a channel"
-
-
 @in_both_modes
 async def test_the_global_shortcut_asks_where_to_post(world: World) -> None:
     assert (await world.ana.shortcut()).ok

@@ -280,15 +280,3 @@ async def test_a_host_for_contents_that_is_never_reached_is_given_up(filed: Worl
     await world.advance(hours=2)
     assert len(world.posts()) == 2
     assert len(world.calls(FILE_CONTENT)) < 20
-
-
-async def test_a_transcript_that_was_erased_before_it_was_uploaded_is_no_file(filed: World) -> None:
-    world = filed
-    world.slack.faults.always(GET_URL, CannedResponse(503, ""))
-    await asks(world)
-    await world.advance(minutes=5)
-    world.clock.set(world.clock.now() + timedelta(days=91))
-    await world.advance(hours=2)
-    world.slack.faults.clear()
-    await world.advance(hours=1)
-    assert len(world.posts()) == 2

@@ -506,24 +506,6 @@ async def test_nothing_is_posted_where_the_menu_offers_nothing(world: World) -> 
     assert not world.requests_for("create_video")
 
 
-async def test_a_channel_that_the_person_can_no_longer_see_does_not_stop_a_retry(
-    world: World,
-) -> None:
-    den = world.slack.add_channel("den", kind="private")
-    world.service.next_video(Scenario(end="error", reason="No."))
-    card = await world.request_video(world.ana, channel="den")
-    await world.advance(minutes=5)
-    den.members.discard(world.ana.user.id)
-    await world.ana.click(world.now(card), "Edit and retry")
-    form = world.ana.modal
-    assert form is not None
-    assert form.values["where"] is None
-    await form.submit()
-    await world.settle()
-    assert not form.is_open
-    assert {each.channel for each in world.posts()} == {den.id, world.slack.dm("ana").id}
-
-
 async def test_a_private_channel_without_the_bot_is_refused_before_anything_is_spent(
     world: World,
 ) -> None:
@@ -597,19 +579,6 @@ async def test_the_channel_is_told_only_where_that_was_chosen_and_it_is_ready(wo
     await world.ana.click(world.now(failed), "Edit and retry")
     assert world.ana.modal is not None
     assert world.ana.modal.values["tell_channel"] == ["yes"]
-
-
-async def test_a_reply_that_the_channel_refuses_is_a_direct_message_that_tells_nobody_else(
-    world: World,
-) -> None:
-    card = await world.request_video(world.ana, TOLD)
-    world.slack.change_channel("studio", is_ext_shared=True)
-    world.slack.change_channel("studio", with_bot=False, is_archived=True)
-    await world.advance(minutes=15)
-    assert not world.replies(card)
-    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
-    assert "is ready" in reply.text
-    assert not broadcasts(world)
 
 
 async def test_a_told_reply_whose_answer_was_lost_is_found_and_not_told_again(world: World) -> None:

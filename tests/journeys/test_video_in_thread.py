@@ -16,7 +16,7 @@ from sandbox.player import DOWNLOAD
 from sandbox.scenarios import Scenario
 from sandbox.slack import FILE_CONTENT
 from sandbox.slack_objects import Message
-from tests.journeys.test_transcript_file import COMPLETE, GET_URL, shared
+from tests.journeys.test_transcript_file import COMPLETE, shared
 from tests.world import World
 
 MP4: Final = (Path(player.__file__).parent / "clip" / "clip.mp4").read_bytes()
@@ -161,18 +161,6 @@ async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> Non
     assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
     assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
     assert len(replies_with_links(world)) == 3
-
-
-async def test_while_slack_asks_to_wait_no_further_video_is_fetched(shown: World) -> None:
-    world = shown
-    wait = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "1800"})
-    world.slack.faults.next(GET_URL, wait)
-    for _ in range(2):
-        await makes_a_video(world)
-    assert len(world.service.downloads.paths) == 1
-    assert len(replies_with_links(world)) == 2
-    await world.advance(minutes=30)
-    assert len(shared(world)) == 2
 
 
 # ── A host that is down ───────────────────────────────────────────────────────────────────────────

@@ -169,23 +169,6 @@ async def test_polling_goes_on_after_answers_without_a_status(world: World) -> N
     assert len(world.replies(card)) == 1
 
 
-# ── It fails ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_refused_request_quotes_the_service(world: World) -> None:
-    world.service.faults.next(
-        "create_video", CannedResponse(422, {"error": "The script has <bad> words in it"})
-    )
-    card = await world.request_video(world.ana)
-
-    [reply] = world.replies(card)
-    assert "You weren't charged." in reply.text
-    assert "The script has &lt;bad&gt; words in it" in reply.text
-    await world.advance(days=1)
-    assert len(world.requests_for("create_video")) == 1
-    assert world.posts() == [world.now(card), reply]
-
-
 # ── The service is out of reach ───────────────────────────────────────────────────────────────
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -226,65 +225,6 @@ def test_systemd_accepts_the_unit_and_finds_it_confined(check: str, unit: Path) 
     command = ["systemd-analyze", *check.split(), str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-
-
-# In place of those programs. Of a unit, only that it is installed is checked.
-_PROGRAMS: Final = {
-    "sudo": """
-        [ "$1" = -u ] || exec env "$@"
-        user=$2 && shift 2
-        exec setpriv --reuid "$user" --regid "$user" --clear-groups env "$@"
-    """,
-    "systemctl": """
-        for unit; do :; done
-        [ "$*" = daemon-reload ] || [ -f "/etc/systemd/system/$unit.service" ]
-        if [ "$1" = enable ]; then  # the first start makes the folder and the database
-            install -d -m 700 -o replica-videos /var/lib/replica-videos
-            cd /opt/replica-videos
-            sudo -u replica-videos DATABASE_URL=sqlite:////var/lib/replica-videos/bot.db \\
-                .venv/bin/python -m bot migrate
-        fi
-    """,
-    "journalctl": '[ "$1" = --unit ] && [ -f "/etc/systemd/system/$2.service" ]',
-}
-# The image's steps make a virtual environment and install into it; the rest needs a repository.
-_NOT_FOLLOWED: Final = r"sudo (python3 -m venv|\.venv/bin/pip install|git pull)\b.*"
-
-
-async def test_the_commands_for_systemd_work_in_their_order(quiet_world: World) -> None:
-    need(container.is_possible(), "root and Linux's namespaces")
-    environ = quiet_world.environment(str(free_port()))
-    del environ["DATABASE_URL"]
-    with Namespace.hold() as namespace:
-        machine = container.base(namespace, "machine")
-        folder = f"{machine.root}{_INSTALLED}"
-        namespace.run("mkdir", "-p", folder, f"{folder}/.venv")
-        for name in ("bot", "docs", "manifest.yml", ".env.example"):
-            namespace.run("cp", "--recursive", str(_ROOT / name), folder)
-        namespace.run("chmod", "--recursive", "a+rX,go-w", folder)
-        namespace.run("mount", "--rbind", sys.prefix, f"{folder}/.venv")
-        # Before the machine's own, which may be in any folder of its path.
-        machine.environ["PATH"] = f"/opt/programs:{machine.environ['PATH']}"
-        namespace.run("mkdir", f"{machine.root}/opt/programs")
-        for name, script in _PROGRAMS.items():
-            path = f"{machine.root}/opt/programs/{name}"
-            namespace.run("tee", path, stdin=f"#!/bin/sh -eu\n{script}\n".encode())
-            namespace.run("chmod", "755", path)
-        followed = []
-        for block in blocks("docs/operations.md"):
-            if not any(each.startswith("sudo ") for each in block):
-                continue
-            commands = [each for each in block if not re.fullmatch(_NOT_FOLLOWED, each)]
-            script = "\n".join(["set -eu", f"cd {_INSTALLED}", *commands])
-            await asyncio.to_thread(container.run, namespace, machine, "/bin/sh", "-c", script)
-            if any(each.endswith(" .env") for each in block):
-                lines = "".join(f"{name}='{value}'\n" for name, value in environ.items())
-                namespace.run("tee", "--append", f"{folder}/.env", stdin=lines.encode())
-            followed += commands
-        assert any(each.endswith("-m bot doctor") for each in followed)
-        assert any(" -m bot backup " in each for each in followed)
-        seen = container.run(namespace, machine, "stat", "-c", "%U %a", f"{_INSTALLED}/.env")
-        assert seen == "replica-videos 600\n"
 
 
 # Slack's command line

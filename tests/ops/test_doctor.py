@@ -186,14 +186,6 @@ async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(
     assert found["delete it all"] == "error: refused: cant_delete_message"
 
 
-async def test_slack_that_cannot_be_reached_has_refused_nothing(quiet_world: World) -> None:
-    found = await posting(
-        quiet_world, "#studio", SLACK_API_URL=f"http://127.0.0.1:{free_port()}/api/"
-    )
-    refused = "error: cannot be reached: the connection was refused (nothing listens there)"
-    assert found["post a message"] == refused
-
-
 # ── The video service ─────────────────────────────────────────────────────────────────────────
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
@@ -21,7 +20,6 @@ from tests.modes import on_both_engines
 from tests.ops.test_command_line import Result, bot
 from tests.world import World, number_of
 
-ROOT = Path(__file__).parent.parents[1]
 # As on a keyboard, in full width, and small.
 SIGNS = ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\ufe63", "\u2212"]
 HEADER = (
@@ -128,23 +126,6 @@ async def test_a_request_that_is_damaged_is_left_out_and_said(world: World) -> N
     exported = await export(world, "requests", "--format", "json")
     assert [each["job"] for each in json.loads(exported.out)] == [first]
     assert "1 request is damaged" in exported.err
-
-
-async def test_an_export_is_utf_8_whatever_the_terminals_character_set_is(world: World) -> None:
-    await world.request_video(world.ana, {"script": "A script.", "video_name": "Zoë 你好"})
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot", "export", "requests"),
-        env={
-            "PYTHONPATH": str(ROOT),
-            "PYTHONIOENCODING": "latin-1",
-            "DATABASE_URL": world.database_setting,
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert (process.returncode, err.decode()) == (0, "")
-    assert "Zoë 你好" in out.decode()
 
 
 def test_what_cannot_be_exported_is_said_with_the_remedy(tmp_path: Path) -> None:

@@ -362,18 +362,6 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
     assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
 
 
-async def test_what_is_in_the_file_does_nothing_to_the_terminal(outside: Outside) -> None:
-    title = "\x1b]0;owned\x07"
-    outside.env_file.write_text(f"PORT=3000{title}\x1b[2J\n")
-    where = {"SLACK_API_URL": outside.slack.api_url, "PUBLIC_URL": "https://bot.example.com"}
-    with at_terminal(outside.folder, "init", **where) as typist:
-        await typist.sees("without TLS.")
-        await typist.types("videos.example.com:", CTRL_C)
-        assert await typist.ends() == 130
-    assert title not in typist.shown
-    assert "\x1b[2J" not in typist.shown
-
-
 async def test_an_answer_that_quotes_the_token_at_length_is_shown_short_and_without_it(
     outside: Outside,
 ) -> None:

@@ -359,20 +359,6 @@ def test_the_environment_goes_before_the_file(
     assert "COMMAND_PREFIX" not in os.environ  # noqa: TID251
 
 
-def test_a_value_is_what_is_written_there(folder: Path, subtests: pytest.Subtests) -> None:
-    for line, value in [
-        ("KEY=a$HOME${HOME}b", "a$HOME${HOME}b"),
-        ("KEY='a b#c' # why", "a b#c"),
-        ('KEY="a\\"b"', 'a"b'),
-        ("export KEY = plain # why", "plain"),
-        ("\ufeffKEY=after-a-mark\r\n", "after-a-mark"),
-        ("KEY=", ""),
-    ]:
-        with subtests.test(line=line, value=value):
-            write(folder, line)
-            assert environment()["KEY"] == value
-
-
 def test_a_wrong_line_is_named_by_its_number_and_never_shown(
     folder: Path, subtests: pytest.Subtests
 ) -> None:
@@ -420,21 +406,6 @@ async def test_serve_runs_on_the_file_alone_and_warns_if_others_can_read_it(
             printed = await process.until("event=listening")
         assert printed.count("others can read .env") == warned
         assert printed.count("chmod 600 .env") == warned
-
-
-def test_where_the_file_was_looked_for_is_said_only_if_it_is_not_there(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("SLACK_BOT_TOKEN", "VIDEO_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    said = f"there is no .env in {folder}"
-    assert command_line.run(["serve"]) == 1
-    assert said in capsys.readouterr().err
-    write(folder, "VIDEO_API_KEY=k3y-of-mine\n")
-    assert command_line.run(["serve"]) == 1
-    missing = capsys.readouterr().err
-    assert "SLACK_BOT_TOKEN is missing" in missing
-    assert said not in missing
 
 
 LINKS = (

@@ -79,26 +79,6 @@ async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: Pag
     assert await ana.tab.evaluate("window.isSameAsEver")
 
 
-async def test_a_form_that_changes_while_it_is_open_keeps_what_was_typed(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    form = await ana.opens_form()
-    await form.get_by_label("Script").fill(SCRIPT)
-    await form.get_by_label("A web page").check()
-    link = form.get_by_label("Web page link")
-    await link.fill("https://example.com/office")
-    await form.get_by_label("No background").check()
-    await expect(link).to_have_count(0)
-    await form.get_by_label("Name").fill("Kim's first day")
-    await form.get_by_label("A web page").check()
-
-    await expect(link).to_have_value("https://example.com/office")
-    await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
-    await expect(form.get_by_label("Name")).to_have_value("Kim's first day")
-    await expect(form.get_by_label("A web page")).to_be_focused()
-
-
 async def test_a_form_that_got_no_answer_says_so_and_can_be_sent_again(
     page_world: PageWorld,
 ) -> None:
@@ -160,30 +140,6 @@ async def _knows_replicas(world: PageWorld) -> None:
     for replica in (REPLICA, "r-benno-7", "r-clara-1"):
         await world.ben.command("/replica", f"add {replica}", "lobby")
     await world.settle()
-
-
-async def test_a_replica_is_found_while_typing_and_picked_with_the_mouse(
-    page_world: PageWorld,
-) -> None:
-    await _knows_replicas(page_world)
-    ana = await page_world.window()
-    form = await ana.opens_form()
-    field, options = form.get_by_label("Replica"), form.get_by_role("option")
-    await field.click()
-    await expect(options).to_have_count(3)
-    await field.press_sequentially("Ben")
-    await expect(options).to_have_text(["Benno", "Use ID “Ben”"])
-    await field.fill("no such words")
-    await expect(options).to_have_count(0)
-    await expect(form.get_by_text("No results")).to_be_visible()
-    await field.fill("ben")
-    await options.filter(has_text="Benno").click()
-
-    await expect(field).to_have_value(re.compile("Benno"))
-    await expect(options).to_have_count(0)
-    await form.get_by_label("Script").fill(SCRIPT)
-    await ana.presses("Create")
-    await expect(ana.card(SCRIPT)).to_contain_text("Replica: Benno")
 
 
 async def test_a_replica_is_found_while_typing_and_picked_with_the_keyboard(
@@ -269,25 +225,6 @@ async def _confirms(ana: Window, button: str) -> None:
     dialog = ana.tab.get_by_role("alertdialog")
     await dialog.get_by_role("button", name=button, exact=True).click()
     await expect(dialog).to_have_count(0)
-
-
-async def test_a_video_whose_answer_was_lost_is_found_by_its_id(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    card = await _is_asked(page_world, ana)
-    [video_id] = page_world.service.videos
-    await _question(ana).get_by_role("button", name="I found it").click()
-    field = ana.modal.get_by_role("textbox")
-    await field.fill("v-unknown")
-    await ana.modal.get_by_role("button").last.click()
-    await expect(field).to_have_accessible_description(re.compile("can't find"))
-    await expect(field).to_have_value("v-unknown")
-    await field.fill(video_id)
-    await ana.modal.get_by_role("button").last.click()
-    await expect(ana.modal).to_be_hidden()
-    await page_world.advance(minutes=3)
-
-    await expect(card).to_contain_text("Ready")
-    assert page_world.created_count() == 1
 
 
 async def test_nothing_is_created_again_before_it_was_confirmed(page_world: PageWorld) -> None:
@@ -505,13 +442,6 @@ async def test_the_app_and_people_are_mentioned_by_their_first_letters(
 
 LONG = "A sentence with an é. " * 300 + "The end."
 
-# Made in the browser: it takes long to get there.
-_CHOOSE_LARGE: Final = """(field) => {
-  const chosen = new DataTransfer();
-  chosen.items.add(new File([new Uint8Array(10_000_001)], "long.txt"));
-  field.files = chosen.files;
-  field.dispatchEvent(new Event("change"));
-}"""
 # Of a video that is there.
 _LOADED: Final = """(video) => new Promise((resolve, reject) => {
   if (video.readyState >= HTMLMediaElement.HAVE_METADATA) resolve();
@@ -557,24 +487,6 @@ async def test_a_script_file_is_chosen_removed_and_sent(filed: PageWorld) -> Non
     await expect(ana.modal).to_be_hidden()
     await filed.settle()
     assert [video.script for video in filed.service.videos.values()] == [LONG]
-
-
-async def test_a_file_that_cannot_be_a_script_is_refused_under_its_field(filed: PageWorld) -> None:
-    ana = await filed.window()
-    form = await ana.opens_form()
-    await ana.picks("Replica", REPLICA)
-    field = form.get_by_label("Script file")
-    await field.evaluate(_CHOOSE_LARGE)
-    await expect(form.get_by_text("long.txt is larger than 10 MB.")).to_be_visible()
-    await expect(form.get_by_role("listitem")).to_have_count(0)
-
-    await field.set_input_files(
-        {"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF\x00"}
-    )
-    await expect(form.get_by_text("larger than 10 MB")).to_be_hidden()
-    await ana.presses("Create")
-    await expect(form.get_by_text("isn't a plain text file")).to_be_visible()
-    assert not filed.service.videos
 
 
 async def test_a_video_plays_in_its_thread_and_a_long_transcript_is_a_link_there(

@@ -4,7 +4,7 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import expect
 
 from sandbox.block_kit import Json
 from sandbox.page.server import Page
@@ -37,15 +37,6 @@ async def test_an_ephemeral_message_is_shown_to_its_recipient_only(page_world: P
     assert "open the form" not in (await said.text_content() or "")
     await ana.becomes("ana")
     await expect(help_).to_be_visible()
-
-
-async def test_an_unsent_draft_belongs_to_the_person_who_wrote_it(page_world: PageWorld) -> None:
-    window = await page_world.window("ana")
-    await window.composer.fill("I think that")
-    await window.becomes("ben")
-    await expect(window.composer).to_have_value("")
-    await window.becomes("ana")
-    await expect(window.composer).to_have_value("I think that")
 
 
 # ── Breaks ────────────────────────────────────────────────────────────────────────────────────
@@ -112,35 +103,6 @@ async def test_nothing_is_lost_or_doubled_after_the_server_was_away(
     await expect(ana.replies()).to_have_count(2)
 
 
-# Playwright shows all tabs at once: this is what a hidden tab gets from a real browser.
-_TURNS_AWAY = """isHidden => {
-  Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
-  document.dispatchEvent(new Event("visibilitychange"));
-}"""
-_SIX_AND_MORE = 7
-
-
-async def test_any_number_of_tabs_can_be_open_and_each_catches_up_when_it_is_seen(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    last = ana
-    for _ in range(_SIX_AND_MORE):
-        await last.tab.evaluate(_TURNS_AWAY, True)
-        last = Window(await ana.tab.context.new_page())
-        await last.tab.goto(f"{page_world.page.url}/?as=ana")
-    await last.types("Is there room for me?")
-    await expect(last.card("Is there room for me?")).to_be_visible()
-    page_world.ben.say("There is.")
-    await expect(last.card("There is.")).to_be_visible()
-    await expect(ana.card("There is.")).to_have_count(0)
-
-    await ana.tab.evaluate(_TURNS_AWAY, False)
-
-    await expect(ana.card("Is there room for me?")).to_have_count(1)
-    await expect(ana.card("There is.")).to_have_count(1)
-
-
 # ── Words of all sorts ────────────────────────────────────────────────────────────────────────
 
 HOSTILE = (
@@ -178,30 +140,6 @@ async def test_hostile_text_is_text(page_world: PageWorld) -> None:
     assert await ana.tab.evaluate("window.harm") is None
 
 
-async def test_a_block_that_cannot_be_drawn_says_so_and_the_rest_is_drawn(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    picker = {"type": "datepicker", "action_id": "day"}
-    blocks: list[Json] = [
-        {"type": "header", "text": {"type": "plain_text", "text": "Before"}},
-        {"type": "table", "rows": []},
-        {"type": "section", "text": {"type": "mrkdwn", "text": "*Between*"}},
-        {"type": "actions", "elements": [picker, *_button("Press")["elements"]]},
-        {"type": "rich_text", "elements": [{"type": "rich_text_sketch"}]},
-        {"type": "context", "elements": [{"type": "mrkdwn", "text": "_After_"}]},
-    ]
-    _posts(page_world, "Of all sorts", blocks)
-    posted = ana.card("Before")
-
-    cannot = posted.get_by_text(re.compile("^Cannot draw this: "))
-    kinds = ["table", "datepicker", "rich_text_sketch"]
-    await expect(cannot).to_have_text([f"Cannot draw this: {kind}" for kind in kinds])
-    await expect(posted.locator("strong").filter(has_text="Between")).to_be_visible()
-    await expect(posted.get_by_role("button", name="Press")).to_be_visible()
-    await expect(posted.locator("em, i").filter(has_text="After")).to_be_visible()
-
-
 def _button(words: str, **more: str) -> Json:
     text = {"type": "plain_text", "text": words}
     button = {"type": "button", "action_id": "press", "text": text, **more}
@@ -212,12 +150,6 @@ def _posts(world: PageWorld, text: str, blocks: list[Json]) -> None:
     """Have the app post blocks that the bot has no use for."""
     studio, app = world.slack.channel("studio").id, world.slack.bot.id
     world.slack.post(Message(studio, "", app, text, blocks, is_from_bot=True))
-
-
-LONG_SCRIPT = (
-    "Welcome to the team, Kim! Your seat is by the window, and lunch is at noon. See you there."
-)
-OTHER = "Our numbers for the third quarter, in one minute."
 
 
 async def test_an_open_form_is_shown_only_in_the_tab_that_opened_it(page_world: PageWorld) -> None:
@@ -312,43 +244,6 @@ async def test_the_invitation_that_the_form_asks_for_can_be_typed(page_world: Pa
     await ana.goes_to("Replica Videos")
     await ana.types(told[0])
     await expect(main).to_contain_text("Nobody can be invited to a direct message.")
-
-
-MINE = "Welcome to the team, Kim!"
-# How the call stands on the wire; forms and buttons have the same name.
-CREATE_CALL = re.compile(r"bot → video service\s*create_video")
-NUMBERS = "Our numbers in one minute."
-
-
-def _shown(wire: Locator) -> Locator:
-    return wire.get_by_role("group").filter(visible=True)
-
-
-async def test_requests_are_searched_and_cleared_in_every_window(page_world: PageWorld) -> None:
-    ana, ben = await page_world.window("ana"), await page_world.window("ben")
-    await ana.asks(MINE)
-    await page_world.request_video(page_world.ben, {"script": NUMBERS})
-    await page_world.advance(minutes=3)
-    wire, others = await ana.looks_behind("Wire"), await ben.looks_behind("Wire")
-    await wire.get_by_label("Show").select_option("video service → bot")
-    await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(0)
-    await expect(_shown(wire).filter(has_text="callback").first).to_be_visible()
-    await wire.get_by_label("Show").select_option("")
-    await wire.get_by_label("Search").fill("NUMBERS in")
-    await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(1)
-    # What comes later is searched too.
-    page_world.ben.say("A line")
-    await page_world.request_video(page_world.ben, {"script": NUMBERS})
-    await expect(_shown(wire).filter(has_text=CREATE_CALL)).to_have_count(2)
-    await wire.get_by_label("Search").fill("nobody wrote this")
-    await expect(wire.get_by_text("No request matches.")).to_be_visible()
-
-    await wire.get_by_role("button", name="Clear").click()
-    await expect(wire.get_by_text("No requests yet.")).to_be_visible()
-    await expect(others.get_by_text("No requests yet.")).to_be_visible()
-    await wire.get_by_label("Search").fill("")
-    await page_world.ana.command("/replica", "list")
-    await expect(_shown(wire).first).to_contain_text("/replica")
 
 
 GLAD = "Welcome to the team, Kim! We are glad that you are here."

@@ -214,30 +214,6 @@ async def test_approval_is_played_without_settings_and_decided_after_the_scenari
     assert world.created_count() == 1
 
 
-async def test_questions_that_are_asked_together_end_a_scenario_too(quick_world: PageWorld) -> None:
-    await quick_world.ben.command("/replica", f"add {REPLICA}", "lobby")
-    ana = await quick_world.window(reduced_motion="reduce")
-    for _ in range(2):
-        note = await _plays_to_its_end(quick_world, ana, "Nobody knows whether it was created")
-        await expect(note).to_contain_text("It asks you")
-    await expect(note).to_contain_text("together with what it asked before")
-    await note.get_by_role("button", name="Open the thread").click()
-    await expect(ana.replies().nth(1).get_by_role("button", name="Answer each")).to_be_visible()
-
-
-async def test_a_bot_that_was_invited_stays_and_posts_the_video(
-    memory: Path, browser: Browser
-) -> None:
-    world = PageWorld(memory, browser, replace(TIMINGS, jitter=0))
-    async with world.runs(MEDIA_HOSTS="127.0.0.1"):
-        await world.ben.command("/replica", f"add {REPLICA}", "lobby")
-        ana = await world.window(reduced_motion="reduce")
-        note = await _plays_to_its_end(world, ana, "The bot is not in the channel")
-        await note.get_by_role("button", name="Open the thread").click()
-        await expect(ana.replies().locator("video")).to_be_visible()
-        await expect(ana.tab.get_by_role("main")).not_to_contain_text("is not a member")
-
-
 async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(
     quick_world: PageWorld,
 ) -> None:

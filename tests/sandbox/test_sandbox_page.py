@@ -8,24 +8,18 @@ import sys
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from bot.timings import SystemClock
 from sandbox.__main__ import main
 from sandbox.block_kit import Json
-from sandbox.clock import TrailingClock
 from sandbox.driver import Person
-from sandbox.http import Server, free_port
-from sandbox.page.run import TIMINGS, begin
-from sandbox.page.sample import SPAN
+from sandbox.page.run import TIMINGS
 from sandbox.page.server import Page
 from sandbox.running import APP, SETTINGS, Sandbox, running
-from sandbox.running import REPLICA as SANDBOX_REPLICA
 from sandbox.scenarios import Pace
 from sandbox.slack_objects import Message
 from sandbox.wire import MASK, MAX_EXCHANGES
@@ -274,27 +268,6 @@ async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
     assert len(world.slack.wire.exchanges) == before
 
 
-@contextlib.asynccontextmanager
-async def nobody_home(world: World, status: int | None, body: object = "") -> AsyncIterator[None]:
-    """Let Slack's requests reach no bot, or one that answers so."""
-
-    async def answer(_request: web.Request) -> web.Response:
-        assert status is not None
-        return web.json_response(body, status=status)
-
-    app = web.Application()
-    app.router.add_post("/slack/events", answer)
-    server, real = Server(app), world.slack.request_url
-    await server.start()
-    where = server.url if status is not None else f"http://127.0.0.1:{free_port()}"
-    world.slack.request_url = f"{where}/slack/events"
-    try:
-        yield
-    finally:
-        world.slack.request_url = real
-        await server.stop()
-
-
 # ── Forms ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -303,41 +276,6 @@ async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
     outcome = await browser.in_form(view, "submit", "ben", values=filled(view))
     assert outcome["error"]["code"] == "gone"
     assert (await browser.sees("ben"))["views"] == []
-
-
-# ── Messages ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_missing_button_and_another_persons_message_are_reported(browser: Browser) -> None:
-    slack, ben = browser.world.slack, browser.world.ben.user.id
-    button = {"type": "button", "text": {"type": "plain_text", "text": "Go"}, "action_id": "go"}
-    block = {"type": "actions", "block_id": "row", "elements": [button]}
-    whole = Message(slack.channel("studio").id, "", slack.bot.id, "Go?", [block], is_from_bot=True)
-    said, ephemeral, letter = (
-        slack.post(each)
-        for each in (
-            whole,
-            replace(whole, visible_to=ben),
-            replace(whole, channel=slack.dm("ben").id),
-        )
-    )
-
-    async def press(message: Message, person: str, **more: str) -> str:
-        body = {"channel": message.channel, "ts": message.ts, "block_id": "row"}
-        async with nobody_home(browser.world, 200):
-            outcome = await browser.post(
-                f"/api/{person}/press", {**body, "action_id": "go", **more}
-            )
-        return "ok" if outcome["ok"] else str(outcome["error"]["code"])
-
-    for message in (said, ephemeral, letter):
-        assert await press(message, "ben") == "ok"
-    assert await press(said, "ana") == "ok"
-    assert await press(ephemeral, "ana") == "gone"
-    assert await press(letter, "ana") == "gone"
-    assert await press(said, "ana", ts="1.0") == "gone"
-    assert await press(said, "ana", block_id="none") == "gone"
-    assert await press(said, "ana", action_id="none") == "gone"
 
 
 # ── Requests that the page never sends ────────────────────────────────────────────────────────
@@ -669,22 +607,3 @@ async def test_people_and_channels_are_named_in_limits_and_in_approval(
         await ana.modal.submit({"replica_id": "r-anna"})
         await clock.bot_settled(sandbox.bot)
         assert "Approve this" in sandbox.slack.messages("lobby")[0].text
-
-
-async def test_where_settings_leave_the_sample_out_there_is_a_replica_to_ask_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("VIDEO_USERS", "ana")
-    clock = TrailingClock(SystemClock(), SPAN)
-    watched = WatchedClock(clock)
-    async with running(watched, Pace(), TIMINGS) as sandbox:
-        await begin(sandbox, clock)
-        await watched.bot_settled(sandbox.bot)
-        assert clock.lag == timedelta(0)
-        assert not sandbox.service.videos
-        ana = Person(sandbox.slack, "ana")
-        await ana.command("/video", "Hello team")
-        assert ana.modal is not None
-        assert [each["value"] for each in await ana.modal.suggest("replica_id")] == [
-            SANDBOX_REPLICA
-        ]

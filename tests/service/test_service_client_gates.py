@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import pytest
 
-from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.errors import OutsideError, Refused, Unavailable
 from bot.masking import Mask
 from bot.model import Failure
 from bot.service.client import VideoService, connect
 from bot.service.gate import AccountRefused, Held
 from bot.timings import Timings
 from sandbox.clock import ManualClock
-from sandbox.faults import CannedResponse, Reset
+from sandbox.faults import CannedResponse
 from sandbox.service_limits import CallRate, RateLimit
 from sandbox.video_service import SandboxVideoService
 
@@ -259,18 +259,6 @@ async def test_a_402_closes_only_its_own_kind(
     await failed_create(service)
     await create(service, REPLICAS)
     assert isinstance(await failed_create(service), Held)
-
-
-async def test_after_a_trial_call_with_an_unclear_outcome_the_next_one_comes_later(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    await clock.advance(timedelta(minutes=10))
-    sandbox.faults.next("create_video", Reset())
-    assert isinstance(await failed_create(service), Uncertain)
-    assert isinstance(await failed_create(service), Held)
-    assert len(sandbox.requests) == 2
 
 
 async def test_who_gives_up_while_waiting_for_a_turn_passes_it_on(

@@ -174,26 +174,6 @@ async def test_works_fail_at_once_while_a_server_is_away_for_long(
     assert outages(caplog) == ["the database does not work", "the database works again"]
 
 
-@pytest.mark.parametrize("stalled", [False, True])
-async def test_it_closes_soon_while_the_server_is_away(
-    proxy: PostgresProxy, *, stalled: bool
-) -> None:
-    timings = replace(SHORT, database_silence=timedelta(minutes=1))
-    async with PostgresDatabase.open(proxy.url, timings=timings) as database:
-        proxy.is_away = not stalled
-        proxy.fail_next("revisions.revision", Fault.STALL)
-        waiting = spawn(database.run(add))
-        fact = spawn(run_until_stored(database, add, retry_interval=timedelta(milliseconds=10)))
-        await asyncio.sleep(0.05)
-        proxy.is_away = True
-        began = time.monotonic()
-    assert time.monotonic() - began < SOON_S
-    with pytest.raises(DatabaseUnavailable):
-        await waiting
-    with pytest.raises(DatabaseError):
-        await fact
-
-
 async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_accepts_no_more(
     proxy: PostgresProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

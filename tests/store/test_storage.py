@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 import aiohttp
 import pytest
 
-from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqlite
+from bot.store import DatabaseCorrupt, DatabaseInUse, Store, sqlite
 from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import FileLock, SQLiteDatabase, beside, check_file, migrate
@@ -408,21 +408,6 @@ async def test_a_database_that_stays_in_use_is_reported_and_left_unchanged(
         assert await live.bot.wait() == 1
         if how == "another bot":
             assert before.items() <= contents(live.database).items()
-
-
-def test_a_lock_whose_file_is_removed_while_it_is_waited_for_is_one_bots_alone(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "bot.db"
-    first = FileLock(path)
-    with pytest.raises(DatabaseError):
-        FileLock(path)
-    first.release()
-    second = FileLock(path)
-    with pytest.raises(DatabaseError):
-        FileLock(path)
-    second.release()
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_link_to_a_database_leads_to_it_and_to_its_lock(tmp_path: Path) -> None:
