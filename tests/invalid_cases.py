@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from sandbox.faults import CannedResponse
@@ -20,14 +20,6 @@ _DATA: Final = Path(__file__).with_name("data")
 _FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
-class Case(Protocol):
-    """A case of the corpus, of any table."""
-
-    @property
-    def name(self) -> str:
-        """What is wrong with it."""
-
-
 def cases(file: str, table: str, kind: Callable[..., _T]) -> list[_T]:
     """Return the cases of one table of the corpus."""
     corpus = tomllib.loads((_DATA / f"{file}.toml").read_text(encoding="utf-8"))
@@ -35,26 +27,33 @@ def cases(file: str, table: str, kind: Callable[..., _T]) -> list[_T]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """A whole HTTP request; see invalid_requests.toml."""
+class _Case:
+    """What the cases of several tables have: ``unit`` comes ``times`` times before ``end``."""
 
     name: str
-    status: int
     answer: str = ""
-    method: str = "POST"
-    path: str = "/slack/events"
-    path_unit: str = ""
-    path_times: int = 0
-    type: str = _FORM_TYPE
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    header_times: int = 0
     body: str = ""
     hex: str = ""
-    payload: str | None = None
     unit: str = ""
     times: int = 0
     end: str = ""
     encoding: str = ""
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    path: str = ""
+    path_unit: str = ""
+    path_times: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(_Case):
+    """A whole HTTP request; see invalid_requests.toml."""
+
+    status: int
+    method: str = "POST"
+    path: str = "/slack/events"
+    type: str = _FORM_TYPE
+    header_times: int = 0
+    payload: str | None = None
     unsigned: bool = False
     secret: str | None = None
     signed_body: str | None = None
@@ -66,45 +65,26 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallbackBody:
+class CallbackBody(_Case):
     """The body of a callback; see invalid_callbacks.toml."""
 
-    name: str
-    path: str = ""
-    path_unit: str = ""
-    path_times: int = 0
     type: str = "application/json"
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    body: str = ""
-    hex: str = ""
-    unit: str = ""
-    times: int = 0
-    end: str = ""
-    encoding: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallbackToken:
+class CallbackToken(_Case):
     """A token that was never issued."""
 
-    name: str
     token: str = ""
-    unit: str = ""
-    times: int = 0
     status: int = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection:
+class Connection(_Case):
     """What is sent over a raw connection; see invalid_connections.toml."""
 
-    name: str
     status: int
-    answer: str = ""
     send: str = ""
-    unit: str = ""
-    times: int = 0
-    end: str = ""
     later: str = ""
     drip: str = ""
     incomplete: bool = False
@@ -112,47 +92,36 @@ class Connection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InvalidPayload:
+class InvalidPayload(_Case):
     """A payload of Slack with a mistake at one position; see invalid_payloads.toml."""
 
-    name: str
     base: str
     position: str
     value: str | None = None
-    unit: str = ""
-    times: int = 0
     status: int = 200
-    answer: str = ""
     private_reply: str = ""
     slack_calls: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class TypedCommand:
+class TypedCommand(_Case):
     """A slash command with unusual text; see unusual_text.toml."""
 
-    name: str
     command: str = "/video"
     text: str = ""
     raw: str = ""
-    unit: str = ""
-    times: int = 0
-    answer: str = ""
     private_reply: str = ""
     opens: str | None = None
     opens_as_typed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormText:
+class FormText(_Case):
     """Text that is typed into a form."""
 
-    name: str
     script: str = ""
     video_name: str = ""
     replica_name: str = ""
-    unit: str = ""
-    times: int = 0
     field: str = "script"
 
     @property
@@ -165,26 +134,17 @@ class FormText:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerResponse:
+class ServerResponse(_Case):
     """A response of the video service or of Slack; see invalid_responses.toml."""
 
-    name: str
     status: int = 200
     json: str = ""
-    body: str = ""
-    hex: str = ""
-    unit: str = ""
-    times: int = 0
-    end: str = ""
     type: str = "application/json"
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    encoding: str = ""
     outcome: str = ""
     shown: str = ""
     hidden: str = ""
     method: str = ""
     done: bool = False
-    answer: str = ""
 
     def fault(self, world: World) -> CannedResponse:
         """Return it as a fault of the sandbox."""
