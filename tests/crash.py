@@ -269,25 +269,30 @@ class CrashingWorld(World):
         if request.path.startswith("/callbacks/"):
             name = "callback"
         self._at(f"before {name}")
-        try:
-            async with self.slack.session.request(
-                request.method,
-                f"http://127.0.0.1:{self.bot.port}{request.path_qs}",
-                data=body,
-                headers=request.headers,
-            ) as answer:
-                status, content, content_type = (
-                    answer.status,
-                    await answer.read(),
-                    answer.content_type,
-                )
-        except aiohttp.ClientError:
-            raise web.HTTPBadGateway from None
+        answer = await forwarded(request, body, self.bot.port, self.slack.session)
         self._at(f"after {name}")
         if name == "submission" and self.lost_answers:
             self.lost_answers -= 1
             raise web.HTTPGatewayTimeout
-        return web.Response(status=status, body=content, content_type=content_type)
+        return answer
+
+
+async def forwarded(
+    request: web.Request, body: bytes, port: int, session: aiohttp.ClientSession
+) -> web.Response:
+    """Send a request on to a bot, as the router of a host does, and return its answer."""
+    try:
+        async with session.request(
+            request.method,
+            f"http://127.0.0.1:{port}{request.path_qs}",
+            data=body,
+            headers=request.headers,
+        ) as answer:
+            return web.Response(
+                status=answer.status, body=await answer.read(), content_type=answer.content_type
+            )
+    except aiohttp.ClientError:
+        raise web.HTTPBadGateway from None
 
 
 def role_of(key: str) -> str:

@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-import aiohttp
 from aiohttp import web
 
 from bot.timings import PollSchedule, SystemClock, Timings
@@ -20,10 +19,10 @@ from sandbox.slack import FILE_CONTENT, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, SandboxVideoService
 from tests.bot_process import BotProcess
-from tests.crash import delivery_key, role_of
+from tests.crash import delivery_key, forwarded, role_of
 from tests.databases import HasDatabase, installed
 from tests.leaks import LeakDetector
-from tests.world import NO_LIMITS, PATIENCE, REPLICA, is_question
+from tests.world import PATIENCE, REPLICA, environment_of, is_question
 
 Phase = Literal["before", "after"]
 MomentHook = Callable[[str, str], Awaitable[None]]
@@ -136,18 +135,7 @@ class LiveWorld(HasDatabase):
 
     def spawn_bot(self) -> BotProcess:
         """Start a process of the bot without waiting for it."""
-        environ = {
-            "SLACK_BOT_TOKEN": self.slack.bot_token,
-            "SLACK_SIGNING_SECRET": self.slack.signing_secret,
-            "SLACK_API_URL": self.slack.api_url,
-            "VIDEO_API_URL": self.service.url,
-            "VIDEO_API_KEY": self.service.api_key,
-            "DATABASE_URL": self.database_setting,
-            "HOST": "127.0.0.1",
-            "PORT": "0",
-            **NO_LIMITS,
-            **self.settings,
-        }
+        environ = environment_of(self.slack, self.service, self.database_setting) | self.settings
         if self.callbacks:
             environ["PUBLIC_URL"] = self._relay_server.url
         return BotProcess(environ, self.timings, self.log_file, self.run_first)
@@ -294,15 +282,6 @@ class LiveWorld(HasDatabase):
         if request.path.startswith("/callbacks/"):
             name = "callback"
         await self._at(f"before {name}")
-        try:
-            async with self.slack.session.request(
-                request.method,
-                f"http://127.0.0.1:{self.port}{request.path_qs}",
-                data=body,
-                headers=request.headers,
-            ) as answer:
-                status, said = answer.status, await answer.read()
-        except aiohttp.ClientError:
-            raise web.HTTPBadGateway from None
+        answer = await forwarded(request, body, self.port, self.slack.session)
         await self._at(f"after {name}")
-        return web.Response(status=status, body=said)
+        return answer

@@ -178,17 +178,7 @@ class World(HasDatabase):
 
     def environment(self, port: str, *, callbacks: bool = True) -> dict[str, str]:
         """Return the environment variables of a bot in this world."""
-        values = {
-            "SLACK_BOT_TOKEN": self.slack.bot_token,
-            "SLACK_SIGNING_SECRET": self.slack.signing_secret,
-            "SLACK_API_URL": self.slack.api_url,
-            "VIDEO_API_URL": self.service.url,
-            "VIDEO_API_KEY": self.service.api_key,
-            "DATABASE_URL": self.database_setting,
-            "HOST": "127.0.0.1",
-            "PORT": port,
-            **NO_LIMITS,
-        }
+        values = environment_of(self.slack, self.service, self.database_setting, port)
         if self.socket_mode:
             del values["SLACK_SIGNING_SECRET"]
             values["SLACK_APP_TOKEN"] = self.slack.socket_mode.app_token
@@ -345,6 +335,23 @@ async def _empty_database() -> bytes:
             await migrate(path)
             _empty.append(path.read_bytes())
     return _empty[0]
+
+
+def environment_of(
+    slack: SandboxSlack, service: SandboxVideoService, database: str, port: str = "0"
+) -> dict[str, str]:
+    """Return the environment variables of a bot between these, which no limits hold up."""
+    return {
+        "SLACK_BOT_TOKEN": slack.bot_token,
+        "SLACK_SIGNING_SECRET": slack.signing_secret,
+        "SLACK_API_URL": slack.api_url,
+        "VIDEO_API_URL": service.url,
+        "VIDEO_API_KEY": service.api_key,
+        "DATABASE_URL": database,
+        "HOST": "127.0.0.1",
+        "PORT": port,
+        **NO_LIMITS,
+    }
 
 
 def delivery_of(message: Message) -> str:

@@ -28,7 +28,7 @@ from tests.chaos.databases import RunDatabase
 from tests.chaos.plan import Kill, Plan, PlannedFaults
 from tests.crash import delivery_key, role_of
 from tests.processes import Phase
-from tests.world import NO_LIMITS, REPLICA
+from tests.world import REPLICA, environment_of
 
 _SCHEDULE: Final = PollSchedule(
     first_interval=timedelta(milliseconds=150),
@@ -385,29 +385,19 @@ class Environment:
         self.deploys += 1
 
     def _environ(self) -> dict[str, str]:
-        return {
-            "SLACK_BOT_TOKEN": self.slack.bot_token,
-            **self._slack_secret(),
-            "SLACK_API_URL": self.slack.api_url,
-            "VIDEO_API_URL": self.service.url,
-            "VIDEO_API_KEY": self.service.api_key,
+        values = environment_of(self.slack, self.service, self.run_database.url)
+        if self._socket_mode:
+            del values["SLACK_SIGNING_SECRET"]
+            values["SLACK_APP_TOKEN"] = self.slack.socket_mode.app_token
+        return values | {
             "PUBLIC_URL": self.url,
-            "DATABASE_URL": self.run_database.url,
             "ADMIN_USERS": self.admin.id,
-            "HOST": "127.0.0.1",
-            "PORT": "0",
             "MAX_SCRIPT": "20000",
             "APPROVERS": ",".join(self.slack.user(name).id for name in self.approvers),
             "APPROVAL_ABOVE": "1000",
             "APPROVAL_CHANNEL": self.slack.channel("approvals").id,
             "MEDIA_HOSTS": "127.0.0.1",
-            **NO_LIMITS,
         }
-
-    def _slack_secret(self) -> dict[str, str]:
-        if self._socket_mode:
-            return {"SLACK_APP_TOKEN": self.slack.socket_mode.app_token}
-        return {"SLACK_SIGNING_SECRET": self.slack.signing_secret}
 
     async def _at(self, moment: str, copy: Copy | None = None) -> None:
         """Kill the copy that has reached a moment, if that is planned: it calls, or ``copy``."""
