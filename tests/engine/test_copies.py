@@ -542,24 +542,6 @@ async def test_a_request_that_was_cancelled_meanwhile_is_not_created(paused: Pau
             assert len(world.replies(card)) == 1
 
 
-async def test_what_is_not_created_for_a_pause_is_created_afterwards_if_nobody_took_it(
-    paused: PausedWorld,
-) -> None:
-    world = paused.world
-    async with paused.running_first():
-        hold = paused.proxy.hold_commit_of(BEGIN_ATTEMPT)
-        await paused.is_asked()
-        async with asyncio.timeout(30):
-            await hold.reached.wait()
-        world.clock.set(world.clock.now() + timedelta(minutes=10))
-        hold.let_go.set()
-        await world.advance(minutes=5)
-        [card] = paused.cards()
-        assert "Ready" in card.text
-        assert len(world.requests_for("create_video")) == 1
-        assert world.questions(card) == []
-
-
 async def _held(world: World, method: str, words: str) -> tuple[asyncio.Event, asyncio.Event]:
     """Hold the next call of a method with these words, before it is carried out."""
     reached, let_go = asyncio.Event(), asyncio.Event()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.steps import uncancelled
 from bot.model import Failure, Job
 from bot.store import DatabaseError, Store
 from bot.tasks import PartFailed
@@ -21,37 +20,6 @@ from tests.modes import on_sqlite_alone
 from tests.store.test_store import NOW, claim, submit
 from tests.store.test_store import TIMINGS as STORE_TIMINGS
 from tests.world import REPLICA, World
-
-
-class Write:
-    """A write that ends on request."""
-
-    def __init__(self) -> None:
-        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
-        self.done = False
-
-    async def run(self) -> bool:
-        """Write."""
-        self.begun.set()
-        await self.may_end.wait()
-        self.done = True
-        return True
-
-
-async def test_the_write_of_an_outcome_ends_although_its_step_is_cancelled() -> None:
-    write = Write()
-    step = asyncio.create_task(uncancelled(write.run()))  # noqa: TID251 - awaited below
-    await write.begun.wait()
-    step.cancel()
-    await asyncio.sleep(0)
-    assert not step.done()
-
-    write.may_end.set()
-
-    with pytest.raises(asyncio.CancelledError):
-        await step
-    assert write.done
-
 
 PARTS = ("engine", "messenger", "sweep", "database")
 # In seconds: it never takes that long unless the bot hangs.

@@ -2,17 +2,12 @@
 
 import asyncio
 import re
-import ssl
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import aiohttp
-import httpx
 import pytest
-from aiohttp.client_reqrep import ConnectionKey
 
 from bot.model import Request
-from bot.service.errors import cause_of
 from sandbox.delivery import deliver
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
@@ -80,31 +75,6 @@ async def test_an_outage_of_slack_is_one_line_with_the_cause_and_one_when_it_is_
 
     assert lines(caplog, "Slack") == [("down", "broken"), ("back", None)]
     assert len(world.replies(card)) == 1
-
-
-KEY = ConnectionKey("example.com", 443, True, True, None, None, None)
-
-
-def test_the_cause_of_an_error_is_one_word(subtests: pytest.Subtests) -> None:
-    cases: list[tuple[Exception, str]] = [
-        (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "Name not known")), "dns"),
-        (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "wrong version")), "tls"),
-        (
-            aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError("expired")),
-            "tls",
-        ),
-        (aiohttp.ConnectionTimeoutError("late"), "timeout"),
-        (httpx.PoolTimeout("busy"), "timeout"),
-        (TimeoutError(), "timeout"),
-        (aiohttp.ServerDisconnectedError(), "broken"),
-        (ConnectionResetError(), "broken"),
-        (ValueError("no JSON"), "broken"),
-    ]
-    for error, cause in cases:
-        with subtests.test(error=error, cause=cause):
-            wrapped = httpx.ConnectError("as the transport raises it")
-            wrapped.__cause__ = error
-            assert cause_of(error) == cause_of(wrapped) == cause
 
 
 # ── Requests that are turned away ─────────────────────────────────────────────────────────────

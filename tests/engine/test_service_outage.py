@@ -160,23 +160,6 @@ async def test_where_creates_alone_fail_few_are_tried_and_all_others_are_made_la
     assert lines == (both if len(replicas) > 1 else [])
 
 
-async def test_an_outage_that_becomes_a_refusal_opens_the_path(quiet_world: World) -> None:
-    world = quiet_world
-    async with bot_at_work(world):
-        world.service.answer_all(DOWN, CREATES)
-        await ask_often(world, 20)
-        await world.advance(minutes=1)
-        world.service.answer_all(CannedResponse(422, {"message": "Not this one"}), CREATES)
-        await world.advance(minutes=5)
-        refused = [each for each in world.posts() if "Not this one" in each.text]
-        assert refused, "the service says again what is wrong"
-        world.service.answer_all(None, CREATES)
-        await world.advance(minutes=6)
-        tried = asked_about(world)
-        assert tried <= 4 + 8
-        assert world.created_count() >= 1
-
-
 async def test_a_replica_that_always_fails_holds_nobody_else_up(
     quiet_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

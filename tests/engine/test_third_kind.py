@@ -37,10 +37,10 @@ from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import Json, link
 from bot.slack.views.buttons import RETRY
 from bot.slack.views.kinds import Presenter
-from sandbox.faults import CannedResponse, Reset
+from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
-from tests.world import REPLICA, World, number_of
+from tests.world import REPLICA, World
 
 # ── What it is, and how it is shown ───────────────────────────────────────────────────────────
 
@@ -232,39 +232,3 @@ async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
         [reply] = world.replies(card)
         assert "” is ready" in reply.text
     assert len(world.service.videos) == 3
-
-
-async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons_say_so(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = quiet_world
-    features = (*FEATURES, FEATURE)
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset())
-    async with world.running_bot(features=features):
-        card = await _cuts(world)
-        await world.advance(minutes=16)
-        asking, question = world.now(card), world.question(card)
-        limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
-        world.slack.faults.next("chat.update", limit, limit)  # of the question and of the card
-        await world.ana.click(question, "Cancel request")
-        await world.settle()
-    async with world.running_bot():
-        await world.advance(hours=5)
-        assert world.now(card) == asking, "without a presenter it is not edited"
-        for button in ("I found it", "Create again", "Cancel request"):
-            await world.ana.click(question, button)
-            await world.settle()
-            assert "no longer support this kind of request" in world.ephemerals(world.ana)[-1]
-        answer = await world.ana.command("/video", f"status {number_of(card)}")
-        assert answer.message is not None
-        assert "no longer support this kind of request" in answer.message.text
-    assert "a step failed" not in caplog.messages
-    logged = [each for each in caplog.records if "an unregistered kind" in each.message]
-    assert [vars(each)["kind"] for each in logged] == ["trailer"]
-
-    async with world.running_bot(features=features):
-        await world.advance(hours=1, minutes=5)
-
-    assert "Cancelled" in world.now(card).text
-    assert len(world.replies(card)) == 1

@@ -5,7 +5,6 @@ import json
 from datetime import datetime, timedelta
 
 import pytest
-from aiohttp import web
 
 from bot.timings import Timings
 from sandbox.driver import Modal
@@ -340,25 +339,6 @@ async def _calls_back(world: World, attempt: int, video_id: str) -> None:
     ) as response:
         assert response.status == 200
     await world.settle()
-
-
-async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(world: World) -> None:
-    card = await _is_asked(world, made=False)
-    await world.ana.click(world.question(card), AGAIN)
-    await world.settle()
-    [video_id] = world.service.videos
-    orphan = await world.make_by_hand("Hello, world.")
-
-    async def hold_back(when: str, _: str, path: str) -> None:
-        if when == "before" and path.endswith(orphan):
-            raise web.HTTPServiceUnavailable
-
-    world.service.on_request = hold_back
-    await _calls_back(world, 0, orphan)
-    world.service.finish(video_id)
-    await world.advance(minutes=5)
-
-    assert "is ready" in world.replies(card)[0].text
 
 
 async def test_an_unanswered_question_ends_the_job_and_creates_nothing(quiet_world: World) -> None:

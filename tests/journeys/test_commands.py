@@ -152,20 +152,6 @@ async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
     assert "secret" not in shown
 
 
-async def test_an_unknown_id_is_reported_with_the_services_words(
-    admin_world: World, subtests: pytest.Subtests
-) -> None:
-    world = admin_world
-    for code in [400, 404]:
-        with subtests.test(code=code):
-            world.service.unknown_id_status = code
-
-            shown = await _status(world, world.ana, "v-<nobody>")
-
-            assert "v-&lt;nobody&gt;" in shown
-            assert "Invalid video_id" in shown
-
-
 async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
     admin_world: World,
 ) -> None:

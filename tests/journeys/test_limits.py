@@ -198,18 +198,6 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
 # ── The length of a script ────────────────────────────────────────────────────────────────────
 
 
-async def test_a_shorter_limit_for_scripts_is_that_of_the_form(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_SCRIPT="40"):
-        form = await world.open_form(world.ana, "x" * 40)
-        assert form.values["script"] == "x" * 40
-        assert "Up to 40 characters." in str(form.view.body)
-        await form.close()
-        form = await world.open_form(world.ana, "x" * 41)
-        assert form.values["script"] == "x" * 41
-        assert "The script has 41 characters. The limit is 40: cut 1." in str(form.view.body)
-
-
 APRIL = "<!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
 
 

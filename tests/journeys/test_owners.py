@@ -10,7 +10,6 @@ from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, LateCommit, Reset
 from sandbox.slack_objects import Message
 from tests.databases import query
-from tests.journeys.test_people import promote
 from tests.modes import on_both_engines
 from tests.world import FOOTAGE, REPLICA, World, buttons_of, offered_ids
 
@@ -712,40 +711,6 @@ async def test_what_a_stopped_training_made_after_all_is_not_offered(world: Worl
     assert "Stopped" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
     await world.advance(hours=8)
     assert not offered(world, world.last_replica_id())
-
-
-async def test_a_muted_owner_stays_muted_with_another_replica(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.ana.click(await notice_of_use(world), "Mute messages")
-        await world.settle()
-        world.service.add_replica("r-anna-2", "Anna 2")
-        await says(world, world.ana, "add r-anna-2")
-        await world.request_video(world.ben, {"script": "Second."})
-        await world.advance(hours=25)
-        assert len(made(world, "ana")) == 1
-        await (await home(world, world.ana)).click("Unmute messages")
-        await world.request_video(world.ben, {"script": "Third."})
-        await world.advance(hours=25)
-        assert len(made(world, "ana")) == 2
-
-
-async def test_the_workspaces_admins_change_replicas_where_none_are_named(
-    quiet_world: World,
-) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
-    promote(world, cleo)
-    async with world.running_bot():
-        await says(world, world.ana, f"add {REPLICA}")
-        assert await says(world, world.ben, f"rename {REPLICA}") == not_theirs(world, "ana")
-        form = await change(world, cleo, f"rename {REPLICA}")
-        await form.submit({"owner": "ben"})
-        assert not form.is_open, form.errors
-        assert owner_of(world, REPLICA) == world.ben.user.id
-        form = await change(world, cleo, f"remove {REPLICA}")
-        await form.submit()
-        assert not form.is_open
-        assert not offered(world, REPLICA)
 
 
 @on_both_engines

@@ -585,24 +585,6 @@ async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_
     assert "see files.example.com" in shown[-1]
 
 
-async def test_a_link_in_a_refusal_is_shown_as_its_host(
-    admin_world: World, subtests: pytest.Subtests
-) -> None:
-    world = admin_world
-    for command in ["status", "add"]:
-        for status in [404, 422]:
-            with subtests.test(command=command, status=status):
-                refusal = {"message": "not found: https://files.example.com/t-s3cretPath"}
-                world.service.faults.always("read_replica", CannedResponse(status, refusal))
-
-                await world.ana.command("/replica", f"{command} r-elsewhere")
-                await world.settle()
-
-                shown = world.ephemerals(world.ana)[-1]
-                assert "not found: files.example.com" in shown
-                assert "s3cret" not in shown
-
-
 @on_both_engines
 async def test_others_are_not_sent_to_a_direct_conversation_for_the_rest_of_a_status(
     quiet_world: World,

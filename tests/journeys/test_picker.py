@@ -210,27 +210,6 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
 
 
 @pytest.mark.parametrize(
-    ("reason", "shown"),
-    [
-        ("Two <people>\nare in it", "Two <people>"),
-        (None, "its status is “error”"),
-    ],
-)
-async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
-    world: World, reason: str | None, shown: str
-) -> None:
-    world.service.add_replica("r-bad", "Bad", status="training")
-    world.service.fail("r-bad", reason)
-
-    form = await _sends_off(world, world.ana, "r-bad")
-
-    assert form.errors.keys() == {"replica_id"}
-    assert form.errors["replica_id"].startswith(f"This replica can't be used: {shown}")
-    await world.settle()
-    assert not world.requests_for("create_video")
-
-
-@pytest.mark.parametrize(
     "fault",
     [
         CannedResponse(503, "<html>Down</html>"),

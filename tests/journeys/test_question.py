@@ -124,34 +124,6 @@ async def test_without_callbacks_a_question_in_a_direct_message_is_for_the_perso
         assert question.text.startswith(f"<@{ana}>")
 
 
-async def test_a_question_that_the_channel_refuses_is_sent_to_the_person(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        await loses_a_create_call(world, "vault")
-
-        card, direct = card_of(world), world.slack.dm("ana").id
-        question = world.question(card)
-        assert card.channel == question.channel == direct
-        assert question.thread_ts == card.ts
-
-        world.slack.channel("studio").is_archived = False
-        world.service.faults.next("create_video", Reset())
-        posted = await world.request_video(world.ana)
-        world.slack.channel("studio").is_archived = True
-        await world.advance(minutes=16)
-        moved = world.question(posted)
-        assert moved.channel == direct
-        assert "I couldn't post" in moved.text
-        assert f"Ask <@{world.ben.user.id}>" in moved.text
-
-        await world.ana.click(moved, "Cancel request")
-        await world.settle()
-        assert "I couldn't post" in world.now(moved).text
-        assert "cancelled the request" in world.now(moved).text
-
-
 @pytest.mark.parametrize("done", [True, False])
 async def test_a_question_whose_answer_was_lost_is_looked_for_and_posted_once(
     world: World, *, done: bool

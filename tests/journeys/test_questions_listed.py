@@ -401,26 +401,6 @@ async def test_a_list_is_not_posted_if_all_is_settled_before(
     assert not questions(world)
 
 
-async def test_a_question_whose_message_is_deleted_with_its_job_is_asked_again(
-    world: World,
-) -> None:
-    message, cards = await asked(world, "One.", "Two.")
-    leading, other = sorted(cards, key=lambda card: card.ts != message.thread_ts)
-    form = await answers(world, message)
-    await form.submit({choice(leading): "cancel"})
-    await settled(world)
-    soon, jobs = world.clock.now() + timedelta(hours=1), world.bot.store.jobs
-    assert await jobs.erase(soon, {}, {}) == await jobs.delete(soon) == 1
-    assert [row["listed_in"] for row in _rows(world)] == [None]
-
-    await world.advance(days=1)
-    question = world.question(other)
-    assert "in a few days" in question.text
-    await world.ana.click(question, "Cancel request")
-    await settled(world)
-    assert "cancelled the request" in world.now(question).text
-
-
 def _rows(world: World) -> list[dict[str, Any]]:
     return world.query(
         "SELECT job_id, state, listed_in FROM deliveries WHERE role = 'question' ORDER BY id"

@@ -9,7 +9,7 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.driver import Person
-from sandbox.faults import CannedResponse, Reset
+from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.slack_objects import Message
 from tests.modes import in_both_modes, on_both_engines
@@ -185,38 +185,6 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
     assert second.body["train_video_url"] == better
     assert second.body["consent_video_url"] == first.body["consent_video_url"]
     assert "is ready" in world.replies(card)[-1].text
-
-
-# ── The answer to the create call was lost ────────────────────────────────────────────────────
-
-
-async def _is_asked(world: World, *, made: bool) -> Message:
-    """Have Ana's create call lose its answer, and return the card that asks her about it."""
-    world.service.callback_plan = SILENT
-    world.service.faults.next("create_replica", Reset(done=made))
-    card = await world.request_replica(world.ana, {"replica_name": "Kim"})
-    await world.advance(minutes=16)
-    asking = world.now(card)
-    assert "Did this replica get made?" in asking.text
-    return asking
-
-
-async def test_a_callback_that_names_another_replica_is_ignored(hourly_world: World) -> None:
-    world = hourly_world
-    await world.advance(days=3)
-    asking = await _is_asked(world, made=False)
-    [lost] = world.requests_for("create_replica")
-    assert isinstance(lost.body, dict)
-
-    said = {"replica_id": REPLICA, "status": "ready"}
-    async with world.slack.session.post(lost.body["callback_url"], json=said) as answer:
-        assert answer.status == 200
-    await world.advance(minutes=5)
-
-    assert len(world.requests_for("read_replica")) == 1
-    assert world.now(asking) == asking
-    form = await world.open_form(world.ben)
-    assert await form.suggest("replica_id") == []
 
 
 # ── A video whose replica is in training ──────────────────────────────────────────────────────

@@ -147,21 +147,6 @@ async def test_an_outage_of_slack_does_not_move_a_reply_out_of_its_channel(world
         assert not told(world)
 
 
-async def test_a_reply_waits_while_slack_asks_not_to_be_asked_who_reads_a_channel(
-    world: World,
-) -> None:
-    async with world.running_bot():
-        card = await ask(world)
-        later = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "90"})
-        await world.advance(minutes=14)
-        world.slack.faults.always(WHO_READS, later)
-        await world.advance(minutes=2)
-        world.slack.faults.clear()
-        await world.advance(minutes=5)
-        assert SCRIPT in world.replies(card)[0].text
-        assert not told(world)
-
-
 async def test_a_question_goes_to_the_person_where_another_organization_reads_the_channel(
     world: World,
 ) -> None:

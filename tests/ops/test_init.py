@@ -503,18 +503,3 @@ def test_a_token_of_the_wrong_kind_is_named_and_goes_nowhere(
     assert mistake is not None
     assert says in mistake
     assert "4f00ta9e" not in mistake
-
-
-def test_the_file_of_a_link_stays_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    real, link = tmp_path / "settings", tmp_path / ".env"
-    real.write_text("MAX_PER_DAY=7\nPUBLIC_URL=a\n# end")
-    real.chmod(0o600)
-    link.symlink_to(real)
-    write({"PUBLIC_URL": "b", "COMMAND_PREFIX": "acme-"})
-    assert link.is_symlink()
-    assert real.read_text() == "MAX_PER_DAY=7\nPUBLIC_URL=b\n# end\nCOMMAND_PREFIX=acme-\n"
-    assert stat.S_IMODE(real.stat().st_mode) == 0o600
-    assert sorted(tmp_path.iterdir()) == [link, real]

@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
 
 import pytest
 import pytest_asyncio
@@ -348,49 +347,6 @@ async def test_a_retry_is_found_from_the_card_it_retries_and_followed_no_longer(
     await expect(retry).not_to_contain_text("Rendering")
 
 
-async def _opens_home(window: Window) -> None:
-    await window.goes_to("Replica Videos")
-    await window.tab.get_by_role("tab", name="Home").click()
-    await expect(window.tab.get_by_role("tabpanel", name="Home")).to_be_visible()
-
-
-async def test_an_admin_changes_limits_in_home(memory: Path, browser: Browser) -> None:
-    page_world = PageWorld(memory, browser)
-    admin = page_world.ana.user.id
-    async with page_world.runs(ADMIN_USERS=admin, MAX_PER_USER_PER_DAY="100"):
-        await page_world.request_video(page_world.ben)
-        ana = await page_world.window()
-        await _opens_home(ana)
-        await page_world.settle()
-        home = ana.tab.get_by_role("tabpanel", name="Home")
-        await expect(home).to_contain_text("1 video, about 1 sec spoken")
-
-        await home.get_by_role("button", name="Change limits").click()
-        number = ana.modal.get_by_label("Requests per person per day")
-        await expect(number).to_have_value("100")
-        await number.fill("0")
-        await ana.presses("Save")
-        await expect(ana.modal).to_contain_text("Please enter 1 or more.")
-        await number.fill("20")
-        for name in ("@ben", "@cleo"):
-            await ana.picks("Who can train replicas", name)
-        await ana.modal.get_by_role("button", name="Remove @cleo").click()
-        await ana.picks("Channels to post in", "#studio")
-        await ana.presses("Save")
-        await expect(ana.modal).to_be_hidden()
-        await page_world.advance(seconds=5)
-        await expect(home).to_contain_text("Requests per person per day: 20, changed by @ana")
-        await expect(home).to_contain_text("Who can train replicas: @ben, changed by @ana")
-        await expect(home).to_contain_text("Channels to post in: #studio, changed by @ana")
-        await expect(home).to_contain_text("lowered requests per person per day from 100 to 20")
-
-        await home.get_by_role("button", name="Change limits").click()
-        await expect(ana.modal.get_by_role("button", name="Remove @ben")).to_be_visible()
-        await ana.presses("Cancel")
-        await home.get_by_role("button", name="View usage").click()
-        await expect(ana.modal).to_contain_text("@ben: 1 video")
-
-
 async def test_a_message_and_a_reply_are_made_a_video_from_their_menu(
     page_world: PageWorld,
 ) -> None:
@@ -442,13 +398,6 @@ async def test_the_app_and_people_are_mentioned_by_their_first_letters(
 
 LONG = "A sentence with an é. " * 300 + "The end."
 
-# Of a video that is there.
-_LOADED: Final = """(video) => new Promise((resolve, reject) => {
-  if (video.readyState >= HTMLMediaElement.HAVE_METADATA) resolve();
-  video.addEventListener("loadedmetadata", () => resolve());
-  video.addEventListener("error", () => reject(video.error));
-})"""
-
 
 def text_file(name: str, content: str) -> FilePayload:
     return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
@@ -487,27 +436,3 @@ async def test_a_script_file_is_chosen_removed_and_sent(filed: PageWorld) -> Non
     await expect(ana.modal).to_be_hidden()
     await filed.settle()
     assert [video.script for video in filed.service.videos.values()] == [LONG]
-
-
-async def test_a_video_plays_in_its_thread_and_a_long_transcript_is_a_link_there(
-    filed: PageWorld,
-) -> None:
-    ana = await filed.window()
-    form = await ana.opens_form()
-    await ana.picks("Replica", REPLICA)
-    script = "Olá. " + LONG * 2
-    await form.get_by_label("Script file").set_input_files(text_file("a.txt", script))
-    await ana.presses("Create")
-    await expect(ana.modal).to_be_hidden()
-    await filed.settle()
-    await filed.advance(minutes=5)
-    await ana.tab.get_by_role("button", name="3 replies").click()
-    player = ana.thread.get_by_label("Olá. A sentence").and_(ana.thread.locator("video"))
-    await expect(player).to_have_count(1)
-    await player.evaluate(_LOADED)
-    await expect(ana.thread.get_by_role("link", name=".mp4")).to_contain_text("66 KB")
-    link = ana.thread.get_by_role("link", name=".txt")
-    await expect(link).to_contain_text("KB")
-    address = await link.evaluate("(link) => link.href")
-    answer = await ana.tab.request.get(address)
-    assert await answer.text() == script

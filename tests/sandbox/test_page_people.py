@@ -10,7 +10,6 @@ from sandbox.block_kit import Json
 from sandbox.page.server import Page
 from sandbox.slack_objects import Message
 from tests.browser import GONE, PageWorld, Window, within_limit
-from tests.world import REPLICA
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -248,66 +247,6 @@ async def test_the_invitation_that_the_form_asks_for_can_be_typed(page_world: Pa
 
 GLAD = "Welcome to the team, Kim! We are glad that you are here."
 # How the call stands on the wire; forms and buttons have the same name.
-
-
-# ── Switches ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_where_the_bot_may_not_post_the_answer_is_a_direct_message(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    slack = await ana.looks_behind("Slack")
-    vault = slack.get_by_role("group", name="vault")
-    member = vault.get_by_role("switch", name="App is a member")
-    await member.check()
-    await expect(member).to_be_checked()
-    await ana.goes_to("vault")
-    await expect(ana.tab.get_by_role("main")).to_contain_text("4 members")
-    await member.uncheck()
-    await expect(ana.tab.get_by_role("main")).to_contain_text("Replica Videos is not a member")
-    page_world.slack.change_channel("vault", with_bot=True)
-    await ana.opens_form(f"/video {SCRIPT}")
-    await ana.picks("Replica", "r-anna-42")
-    page_world.slack.change_channel("vault", with_bot=False)
-    await ana.presses("Create")
-    await expect(ana.modal).to_be_hidden()
-    news = ana.tab.get_by_role("button", name=re.compile("^Replica Videos.*1 new"))
-    await expect(news).to_be_visible()
-    await page_world.advance(minutes=3)
-    await ana.goes_to("Replica Videos")
-
-    card = ana.card(GLAD[:20])
-    await expect(card).to_contain_text("I couldn't post in")
-    await ana.opens_thread(card)
-    await expect(ana.replies().nth(1)).to_contain_text("” is ready")
-    assert not page_world.slack.messages("vault")
-
-
-async def test_approval_is_switched_on_and_off(page_world: PageWorld) -> None:
-    await page_world.ana.command("/replica", f"add {REPLICA}")
-    ana = await page_world.window()
-    slack = await ana.looks_behind("Slack")
-    approval = slack.get_by_role("switch", name="Approval")
-    await expect(approval).not_to_be_checked()
-    await approval.check()
-    waiting = await ana.asks(GLAD)
-    await page_world.settle()
-    await expect(waiting).to_contain_text("Waiting for approval")
-    await ana.panel.get_by_role("button", name="Reset all").click()
-    await expect(approval).not_to_be_checked()
-    await ana.asks("This one needs none.")
-    await page_world.settle()
-    assert page_world.created_count() == 1
-    # What waited before it was switched off can still be approved.
-    await ana.becomes("ben")
-    await ana.goes_to("Replica Videos")
-    await ana.tab.get_by_role("tab", name="Messages").click()
-    asked = ana.card(GLAD)
-    await asked.get_by_role("button", name="Approve").click()
-    await expect(asked).to_contain_text("Approved by")
-    await page_world.settle()
-    assert page_world.created_count() == 2
 
 
 # ── Watch ─────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,6 @@ import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -233,26 +232,3 @@ async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(
     await expect(ana.tab.get_by_role("radio", name="ana")).to_be_checked()
     await expect(ana.card("The new office")).to_have_count(2)
     assert await _switches(ana) == before
-
-
-async def test_a_scenario_can_be_played_again_although_its_video_exists(
-    memory: Path, browser: Browser
-) -> None:
-    # The clock stands still, and a card that waits for approval would wait for it.
-    timings = replace(TIMINGS, jitter=0, card_delay=timedelta(0))
-    world = PageWorld(memory, browser, timings)
-    world.pauses = {**world.pauses, "same_within": Timings().same_within}
-    title = "A video that needs approval"
-    async with world.runs(APPROVERS=world.ben.user.id):
-        ana = await world.window(reduced_motion="reduce")
-        scenarios = await ana.looks_behind("Scenarios")
-        await scenarios.get_by_role("button", name=f"Play “{title}”").click()
-        note = ana.tab.get_by_role("region", name=title)
-        await expect(note).to_contain_text("Everything works again")
-        await expect(ana.card("Our founders")).to_have_count(1)
-        assert "offers" not in await note.inner_text()
-
-        await note.get_by_role("button", name="Play again").click()
-        await expect(note).to_contain_text("You press Create another all the same.")
-        await expect(note).to_contain_text("Switch to one of them")
-        await expect(ana.card("Our founders")).to_have_count(2)

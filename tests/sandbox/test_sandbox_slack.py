@@ -414,20 +414,6 @@ async def test_what_slack_does_not_share_stays_as_it_is(
             assert len(slack.messages("studio")) == shared + 1
 
 
-async def test_an_upload_needs_the_scope_a_name_and_a_length(
-    slack: SandboxSlack, client: AsyncWebClient
-) -> None:
-    for name, length in (("", 5), ("a.txt", 0)):
-        with pytest.raises(SlackApiError, match="missing_argument"):
-            await client.files_getUploadURLExternal(filename=name, length=length)
-    file = await upload(client)
-    slack.scopes.discard("files:write")
-    with pytest.raises(SlackApiError, match="missing_scope"):
-        await client.files_getUploadURLExternal(filename="a.txt", length=5)
-    with pytest.raises(SlackApiError, match="missing_scope"):
-        await client.files_completeUploadExternal(files=[{"id": file}])
-
-
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession() as session:
@@ -619,17 +605,3 @@ async def test_an_event_is_sent_again_three_times_until_it_is_answered(
     app.answer = lambda _: web.Response()
     await events.send_again(following, following.sent_events[-1])
     assert app.retries[5:] == ["1"]
-
-
-async def test_events_need_a_subscription_and_a_request_url(
-    following: SandboxSlack, ana_of_app: Person, app: App, clock: ManualClock
-) -> None:
-    url, following.request_url = following.request_url, ""
-    ana_of_app.mention("hello?")
-    await clock.settle()
-    following.request_url = url
-    following.app = replace(following.app, events=frozenset({"app_home_opened"}))
-    ana_of_app.mention("hello?")
-    await clock.settle()
-    assert app.bodies == []
-    assert (await ana_of_app.open_home()).ok

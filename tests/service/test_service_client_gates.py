@@ -261,22 +261,6 @@ async def test_a_402_closes_only_its_own_kind(
     assert isinstance(await failed_create(service), Held)
 
 
-async def test_who_gives_up_while_waiting_for_a_turn_passes_it_on(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    sandbox.out_of_credit = False
-    await clock.advance(timedelta(minutes=10))
-    async with service.admission(VIDEOS):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await create(service)
-        waiting = asyncio.create_task(create(service))  # noqa: TID251 - awaited below
-        await asyncio.sleep(0)
-    assert (await waiting)["video_id"] in sandbox.videos
-
-
 # Slots
 
 

@@ -109,20 +109,6 @@ async def test_a_message_about_another_job_is_not_mistaken_for_the_lost_one(worl
     assert cards[0].ts == other.ts
 
 
-async def test_a_message_that_cannot_be_searched_for_while_the_token_is_revoked_is_not_doubled(
-    world: World,
-) -> None:
-    world.slack.faults.next("chat.postMessage", Reset(done=True))
-    await _submits(world)
-    world.slack.auth_error = "token_revoked"
-    await world.advance(minutes=3)
-
-    world.slack.auth_error = None
-    await world.advance(minutes=5)
-
-    _card_and_reply(world)
-
-
 @pytest.mark.parametrize("message", [1, 2], ids=["card", "reply"])
 async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice(
     quiet_world: World, message: int

@@ -305,23 +305,3 @@ async def test_any_wait_that_slack_asks_for_is_kept_within_bounds(
     [card] = world.slack.messages("studio")
     assert "Ready" in card.text
     assert len(world.replies(card)) == 1
-
-
-async def test_a_limited_question_about_a_person_is_not_asked_again_before_its_time(
-    world: World,
-) -> None:
-    world.slack.faults.next("users.info", limited(60))
-    first = await world.open_form(world.ana)
-    await world.settle()
-    await first.submit({"replica_id": "r-anna-42", "script": "Hello."})
-    assert "couldn't check" in str(first.errors)
-    asked = len(world.calls("users.info"))
-    assert asked == 1
-
-    await world.open_form(world.ben)
-    await world.settle()
-    assert len(world.calls("users.info")) == asked, "the limit is the workspace's"
-
-    await world.advance(seconds=61)
-    await first.submit({"replica_id": "r-anna-42", "script": "Hello."})
-    assert not first.is_open, first.errors

@@ -223,34 +223,6 @@ async def test_a_copy_that_cannot_listen_looks_for_work_itself(
         await database.close()
 
 
-@pytest.mark.parametrize("part", ["worker", "listener"])
-async def test_nothing_is_stored_any_more_once_a_part_of_the_engine_has_ended(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
-    begun, may_end = asyncio.Event(), threading.Event()
-
-    async def fail(_: PostgresDatabase) -> None:
-        await begun.wait()
-        raise RuntimeError
-
-    if part == "listener":
-        monkeypatch.setattr(PostgresDatabase, "_listen", fail)
-    async with asyncio.timeout(SOON_S), PostgresDatabase.open(postgres_url) as database:
-        asked = spawn(database.run(slow_work(begun, may_end)))
-        await begun.wait()
-        if part == "worker":
-            for worker in database._workers:
-                worker.cancel()
-        try:
-            with pytest.raises(DatabaseUnavailable, match=r"ended unexpectedly\. Restart the bot"):
-                await database.watch()
-            with pytest.raises(DatabaseUnavailable):
-                await database.run(count)
-        finally:
-            asked.cancel()
-            may_end.set()
-
-
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
     """A server that these tests may stop."""
