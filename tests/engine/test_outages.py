@@ -14,7 +14,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
-from tests.web.test_ready import check
+from tests.web.test_health import check
 from tests.world import REPLICA, World
 
 

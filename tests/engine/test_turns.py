@@ -15,8 +15,10 @@ from sandbox.driver import Person
 from sandbox.scenarios import Pace
 from sandbox.video_service import Operation
 from tests.modes import on_both_engines
-from tests.store.test_store import NOW, post_card, running
+from tests.store.test_store import NOW, post_card, running, store
 from tests.world import REPLICA, World
+
+__all__ = ["store"]  # a fixture
 
 # Many times what anything takes: other work may keep the machine busy.
 _TIMEOUT_S = 20.0

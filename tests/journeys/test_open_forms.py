@@ -13,7 +13,7 @@ from sandbox.driver import Modal
 from tests.house.test_house_rules import LISTENERS
 from tests.journeys.test_approval import requests
 from tests.journeys.test_limits import MIDNIGHT, VALUES, make
-from tests.journeys.test_replica_form import WITH_A_DIRECT_FORM
+from tests.journeys.test_replica_journeys import WITH_A_DIRECT_FORM
 from tests.modes import in_both_modes
 from tests.world import FOOTAGE, REPLICA, World
 

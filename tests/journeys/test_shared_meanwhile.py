@@ -8,7 +8,7 @@ from sandbox.faults import CannedResponse, Fault, Reset
 from sandbox.scenarios import Pace
 from sandbox.slack_objects import Message
 from tests.journeys.test_approval import decline, requests, settings
-from tests.journeys.test_transcript_file import GET_URL, asks, shared
+from tests.journeys.test_shared_files import GET_URL, asks, shared
 from tests.modes import on_both_engines
 from tests.world import REPLICA, World
 

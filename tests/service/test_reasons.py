@@ -12,7 +12,7 @@ from bot.metrics import Metrics
 from bot.service.errors import reason_in
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import MISSING, Scenario
-from tests.web.test_metrics import scrape
+from tests.web.test_health import scrape
 from tests.world import World, number_of
 
 _JSON = st.recursive(

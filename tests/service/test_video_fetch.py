@@ -23,8 +23,8 @@ from sandbox.http import Server
 from sandbox.player import DOWNLOAD
 from sandbox.scenarios import Scenario
 from sandbox.socket_mode import LINK, OPEN
-from tests.journeys.test_transcript_file import GET_URL
-from tests.journeys.test_video_in_thread import (
+from tests.journeys.test_shared_files import (
+    GET_URL,
     HERE,
     MP4,
     makes_a_video,

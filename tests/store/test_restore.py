@@ -12,7 +12,7 @@ from bot.store.backup import back_up
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
-from tests.journeys.test_transcript_file import COMPLETE, GET_URL, asks, shared
+from tests.journeys.test_shared_files import COMPLETE, GET_URL, asks, shared
 from tests.modes import on_sqlite_alone
 from tests.ops.test_backup import restore
 from tests.ops.test_command_line import bot
