@@ -21,10 +21,10 @@ from sandbox import events
 from sandbox.clock import ManualClock
 from sandbox.delivery import balanced_to
 from sandbox.driver import Modal, Person
-from sandbox.faults import CannedResponse
+from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port
 from sandbox.running import APP
-from sandbox.scenarios import Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack import Call, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
@@ -242,6 +242,15 @@ class World(HasDatabase):
         form = await self.open_form(person, channel=channel, command="/replica")
         typed = {"train_video_url": FOOTAGE, "agreed": ["yes"], **(values or {})}
         return await self._submit(form, typed, channel)
+
+    async def loses_create(self, *, made: bool = True, **typed: Any) -> Message:  # noqa: ANN401 - as in a form
+        """Have a create call of Ana's lose its answer; return the card that asks her about it."""
+        self.service.callback_plan = CallbackPlan(times=0)
+        self.service.faults.next("create_video", Reset(done=made))
+        card = await self.request_video(self.ana, typed)
+        await self.advance(minutes=16)
+        assert "Needs an answer" in self.now(card).text
+        return self.now(card)
 
     async def _submit(self, form: Modal, typed: Mapping[str, Any], channel: str) -> Message:
         before = {message.ts for message in self.slack.messages(channel)}

@@ -40,16 +40,13 @@ class Lost:
 
 async def _lost(world: World, scenario: Scenario | None) -> Lost:
     """Have a create call lose its answer; without a scenario, it made nothing."""
-    world.service.callback_plan = SILENT
     if scenario is not None:
         world.service.next_video(scenario)
-    world.service.faults.next("create_video", Reset(done=scenario is not None))
-    card = await world.request_video(world.ana, {"script": SCRIPT, "video_name": "Monday"})
-    await world.advance(minutes=16)
+    made = scenario is not None
+    card = await world.loses_create(made=made, script=SCRIPT, video_name="Monday")
     body = world.requests_for("create_video")[-1].body
     assert isinstance(body, dict)
-    assert "Needs an answer" in world.now(card).text
-    return Lost(world.now(card), body["callback_url"])
+    return Lost(card, body["callback_url"])
 
 
 async def _calls_back(world: World, lost: Lost, video_id: str) -> None:

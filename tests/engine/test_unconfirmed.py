@@ -23,17 +23,6 @@ AGAIN = "Create again"
 SILENT = CallbackPlan(times=0)
 
 
-async def _is_asked(world: World, *, made: bool) -> Message:
-    """Have Ana's create call lose its answer, and return the card that asks her about it."""
-    world.service.callback_plan = SILENT
-    world.service.faults.next("create_video", Reset(done=made))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=16)
-    asking = world.now(card)
-    assert "Needs an answer" in asking.text
-    return asking
-
-
 async def _gives_id(world: World, card: Message, remote_id: str, *, warned: bool = False) -> Modal:
     """Type an id; ``warned``: it cannot be verified, and the warning is confirmed."""
     await world.ana.click(world.question(card), "I found it")
@@ -100,7 +89,7 @@ async def test_a_callback_is_kept_while_the_service_is_unavailable(world: World)
 
 @on_both_engines
 async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) -> None:
-    asking = await _is_asked(world, made=False)
+    asking = await world.loses_create(made=False)
     theirs = await world.request_video(world.ben)
     await world.advance(minutes=5)
     [video_id] = world.service.videos
@@ -119,7 +108,7 @@ async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) ->
 
 
 async def test_a_callback_that_names_a_video_with_another_script_is_ignored(world: World) -> None:
-    asking = await _is_asked(world, made=False)
+    asking = await world.loses_create(made=False)
     other = await world.make_by_hand("Something else.")
     lost = world.requests_for("create_video")[0].body
     assert isinstance(lost, dict)
@@ -170,7 +159,7 @@ async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(world:
 
 
 async def test_a_wrong_id_is_refused_under_its_field(world: World) -> None:
-    asking = await _is_asked(world, made=False)
+    asking = await world.loses_create(made=False)
     theirs = await world.request_video(world.ben)
     [taken] = world.service.videos
     other = await world.make_by_hand("Something else.")
@@ -196,7 +185,7 @@ async def test_a_wrong_id_is_refused_under_its_field(world: World) -> None:
 async def test_an_id_that_cannot_be_read_now_is_checked_later(
     world: World, subtests: pytest.Subtests
 ) -> None:
-    asking = await _is_asked(world, made=True)
+    asking = await world.loses_create(made=True)
     [video_id] = world.service.videos
     for status in (401, 403, 422, 503):
         with subtests.test(status=status):
@@ -220,7 +209,7 @@ async def test_an_id_that_cannot_be_read_now_is_checked_later(
 
 
 async def test_a_wrong_id_that_is_checked_later_is_not_adopted(world: World) -> None:
-    asking = await _is_asked(world, made=False)
+    asking = await world.loses_create(made=False)
     other = await world.make_by_hand("Something else.")
     world.service.down = True
     await _gives_id(world, asking, other, warned=True)
@@ -235,7 +224,7 @@ async def test_a_wrong_id_that_is_checked_later_is_not_adopted(world: World) -> 
 async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
     world: World,
 ) -> None:
-    asking = await _is_asked(world, made=True)
+    asking = await world.loses_create(made=True)
     [video_id] = world.service.videos
     other = await world.make_by_hand("Something else.")
     world.service.down = True
@@ -257,7 +246,7 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
 
 
 async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(world: World) -> None:
-    asking = await _is_asked(world, made=False)
+    asking = await world.loses_create(made=False)
 
     answer = await world.ana.click(world.question(asking), AGAIN)
     assert answer.dialog is not None
@@ -276,7 +265,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(wor
 
 @on_both_engines
 async def test_an_id_named_before_create_again_prevents_a_second_video(world: World) -> None:
-    asking = await _is_asked(world, made=True)
+    asking = await world.loses_create(made=True)
     [video_id] = world.service.videos
     world.service.down = True
     await world.service.call_back(video_id)
@@ -294,7 +283,7 @@ async def test_an_id_named_before_create_again_prevents_a_second_video(world: Wo
 async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     world: World, wait: timedelta
 ) -> None:
-    asking = await _is_asked(world, made=True)
+    asking = await world.loses_create(made=True)
     [first] = world.service.videos
     await world.ana.click(world.question(asking), AGAIN)
     await world.advance(seconds=wait.total_seconds())
@@ -317,7 +306,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
 async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_card(
     world: World,
 ) -> None:
-    asking = await _is_asked(world, made=True)
+    asking = await world.loses_create(made=True)
     [video_id] = world.service.videos
     await world.ana.click(world.question(asking), "Cancel request")
     await world.advance(minutes=1)
@@ -350,7 +339,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(quiet_wor
     quarter = timedelta(minutes=15)
     world.timings = Timings(jitter=0, ask_again_after=quarter, close_after=2 * quarter)
     async with world.running_bot():
-        asking = await _is_asked(world, made=False)
+        asking = await world.loses_create(made=False)
         await world.advance(minutes=20)
         assert len(world.questions(asking)) == 2
         await world.advance(minutes=30)

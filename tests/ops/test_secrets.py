@@ -1,6 +1,5 @@
 """Secrets and user content stay where they belong, and the leak detector finds them elsewhere."""
 
-import asyncio
 import contextlib
 import logging
 import sqlite3
@@ -113,23 +112,6 @@ async def _a_token_in_a_log_line(world: World) -> None:
     LOG.info("called with %s", world.slack.bot_token)
 
 
-async def _a_key_in_an_exception_that_nobody_waits_for(world: World) -> None:
-    async def fails() -> None:
-        raise RuntimeError(world.service.api_key)
-
-    task = asyncio.get_running_loop().create_task(fails())
-    await asyncio.wait([task])
-    del task
-
-
-async def _a_callbacks_token_in_a_log_line(world: World) -> None:
-    LOG.warning("called back", extra={"path": callback_url(world)})
-
-
-async def _a_script_in_a_log_line(_: World) -> None:
-    LOG.info("asked for", extra={"params": {"script": SCRIPT}})
-
-
 async def _slack(world: World, method: str, **arguments: Any) -> None:  # noqa: ANN401 - any JSON
     """Call Slack as the bot would."""
     headers = {"Authorization": f"Bearer {world.slack.bot_token}"}
@@ -140,10 +122,6 @@ async def _slack(world: World, method: str, **arguments: Any) -> None:  # noqa: 
 
 async def _a_query_in_a_message(world: World) -> None:
     await _slack(world, "chat.postMessage", channel="C000000005", text=SIGNED)
-
-
-async def _a_script_in_a_message_about_nothing(world: World) -> None:
-    await _slack(world, "chat.postMessage", channel="C000000005", text=f"> {SCRIPT}")
 
 
 def _form(text: str) -> Json:
@@ -163,22 +141,11 @@ async def _a_query_in_an_ephemeral_message(world: World) -> None:
         assert answer.ok
 
 
-async def _a_token_of_slacks_in_a_call_to_the_service(world: World) -> None:
-    url = f"{world.service.url}/v2/videos"
-    async with world.slack.session.post(url, json={"script": world.slack.bot_token}):
-        pass
-
-
 LEAKS: dict[Leak, str] = {
     _a_token_in_a_log_line: "the bot's token is in the log",
-    _a_key_in_an_exception_that_nobody_waits_for: "the service's key is in the log",
-    _a_callbacks_token_in_a_log_line: "a callback's token is in the log",
-    _a_script_in_a_log_line: "a script is in the log",
     _a_query_in_a_message: "the query of a .* is in a call of chat.postMessage",
-    _a_script_in_a_message_about_nothing: "a script is in a message about another job",
     _a_script_in_a_form_of_another_user: "a script is in a form of another user",
     _a_query_in_an_ephemeral_message: "the query of a .* is in an ephemeral message",
-    _a_token_of_slacks_in_a_call_to_the_service: "the bot's token is in a call to the service",
 }
 
 

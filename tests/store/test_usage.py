@@ -8,7 +8,6 @@ import pytest
 from bot.store.database import Query
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.slack_objects import Message
 from tests.databases import usage_differences_in
 from tests.journeys.test_limits import BUSY, VALUES
 from tests.modes import on_both_engines, on_sqlite_alone
@@ -24,15 +23,6 @@ def used(world: World, who: str = "") -> dict[str, int]:
     assert usage_differences_in(world.address) == []
     rows = world.query("SELECT period, videos + trainings AS n FROM usage WHERE who = :w", w=who)
     return {row["period"]: row["n"] for row in rows if row["n"]}
-
-
-async def lost(world: World) -> Message:
-    """Return the card of a video that was made by a create call whose answer was lost."""
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset(done=True))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=16)
-    return card
 
 
 async def calls_back(world: World) -> None:
@@ -82,7 +72,7 @@ async def test_what_a_limit_refuses_is_not_counted(quiet_world: World) -> None:
 async def test_create_again_counts_again_and_is_given_back_alone(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
-        card = await lost(world)
+        card = await world.loses_create()
         world.clock.set(world.clock.now() + timedelta(hours=16))
         await world.settle()
         assert used(world) == {TODAY: 1, MONTH: 1}
@@ -100,7 +90,7 @@ async def test_what_an_earlier_call_has_made_gives_back_the_count_of_the_next(
 ) -> None:
     world = quiet_world
     async with world.running_bot():
-        card = await lost(world)
+        card = await world.loses_create()
         world.service.faults.always("create_video", BUSY)
         world.clock.set(world.clock.now() + timedelta(hours=16))
         await world.settle()
@@ -135,9 +125,9 @@ async def test_a_request_that_may_have_cost_money_keeps_counting_whoever_ends_it
 ) -> None:
     world = quiet_world
     async with world.running_bot():
-        cancelled = await lost(world)
+        cancelled = await world.loses_create()
         await world.ana.click(world.question(cancelled), "Cancel request")
-        await lost(world)
+        await world.loses_create()
         stopped = await world.request_video(world.ana)
         await world.advance(seconds=30)
         await world.ana.click(world.now(stopped), "Stop waiting")
@@ -172,15 +162,6 @@ def audit(world: World) -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-async def lost_with(world: World, script: str) -> Message:
-    """Return the card of a video whose create call has no answer, and has made one."""
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset(done=True))
-    card = await world.request_video(world.ana, {"script": script})
-    await world.advance(minutes=16)
-    return world.now(card)
-
-
 @on_both_engines
 async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
     quiet_world: World,
@@ -198,7 +179,7 @@ async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
         assert audit(world) == [], "their rows say who asked for them"
 
         # What a person does about a create call without an answer, each twice: it counts once.
-        asking = await lost_with(world, "Three.")
+        asking = await world.loses_create(script="Three.")
         question = world.question(asking)
         world.service.faults.next("create_video", Reset(done=True))
         for _ in range(2):
@@ -211,7 +192,7 @@ async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
         assert world.ana.modal is not None
         await world.ana.modal.submit({"remote_id": made})
         await world.settle()
-        cancelled = await lost_with(world, "Four.")
+        cancelled = await world.loses_create(script="Four.")
         question = world.question(cancelled)
         for _ in range(2):
             await world.ana.click(question, "Cancel request")
