@@ -71,8 +71,6 @@ _NAMED: Final = 40
 WIDE: Final = (1280, 800)
 PHONE: Final = (360, 740)
 
-PanelTab = Literal["Scenarios", "Jobs", "Video service", "Slack", "Wire"]
-
 _Result = TypeVar("_Result")
 
 

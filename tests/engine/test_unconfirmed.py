@@ -565,16 +565,3 @@ async def test_a_job_whose_step_failed_goes_on_when_its_lease_ends(
     assert "a step failed" in caplog.messages
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-
-
-async def test_a_revoked_key_only_delays_the_reply(world: World) -> None:
-    card = await world.request_video(world.ana)
-    world.service.key_revoked = True
-    await world.advance(minutes=30)
-    assert not world.replies(card)
-
-    world.service.key_revoked = False
-    await world.advance(minutes=10)
-
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text

@@ -22,7 +22,7 @@ from bot.store.jobs import Jobs
 from bot.store.replicas import Replicas
 from sandbox import events
 from sandbox.delivery import button_action, find_button, interact, interaction
-from sandbox.driver import ClientRefusal, Person
+from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import BOT, Message
@@ -279,29 +279,6 @@ async def test_a_button_of_a_settled_question_says_that_it_is_settled(world: Wor
     assert world.posts() == settled
     assert world.ana.modal is None
     assert len(world.requests_for("create_video")) == 1
-
-
-async def test_check_now_on_an_outdated_card_says_how_the_video_is(world: World) -> None:
-    world.service.next_video(Scenario(end="never"))
-    card = await world.request_video(world.ana)
-    await world.advance(hours=4)
-    stale = world.now(card)
-    [video_id] = world.service.videos
-    world.service.finish(video_id)
-    await world.advance(hours=1)
-    settled = world.posts()
-    reads = len(world.requests_for("read_video"))
-
-    await world.ana.click(stale, "Check now")
-    await world.settle()
-
-    [shown] = world.ephemerals(world.ana)
-    assert "Status: Ready" in shown
-    assert f"/watch/{video_id}|Watch" in shown
-    assert len(world.requests_for("read_video")) == reads + 1
-    assert world.posts() == settled
-    with pytest.raises(ClientRefusal):
-        await world.ana.click(world.now(card), "Check now")
 
 
 USED = [code for code, action in errors.ERROR_ACTIONS.items() if action is errors.ErrorAction.DONE]

@@ -568,17 +568,6 @@ async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: Wor
         assert f"<@{ben.user.id}>: 2 videos, about 4 min spoken" in words(ana.modal)
 
 
-async def test_admins_see_how_many_requests_wait_for_approval(quiet_world: World) -> None:
-    world = quiet_world
-    ana, ben = world.ana, world.ben
-    async with world.running_bot(ADMIN_USERS=ana.user.id, APPROVERS=ana.user.id):
-        assert "approval" not in words(await opened(world, ana))
-        await world.request_replica(ben)
-        await world.ana.open_home()
-        await world.advance(seconds=10)
-        assert "Waiting for approval: 1." in words(ana.home)
-
-
 MINUTE = " ".join(["word"] * 150)
 
 

@@ -217,19 +217,6 @@ async def test_a_form_that_was_open_when_the_owner_changed_changes_nothing(
         assert offered(world, REPLICA)
 
 
-async def test_a_replica_is_called_what_its_owner_calls_it(world: World) -> None:
-    await says(world, world.ana, f"add {REPLICA}")
-    form = await change(world, world.ana, "rename Anna")
-    await form.submit({"replica_name": "Anna at home"})
-    assert not form.is_open
-    await says(world, world.ana, f"add {REPLICA}")
-    await world.advance(hours=1)
-    picker = await world.open_form(world.ben)
-    [found] = await picker.suggest("replica_id", "at home")
-    assert found["value"] == REPLICA
-    assert found["text"]["text"].startswith("Anna at home")
-
-
 @on_both_engines
 async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> None:
     world = quiet_world

@@ -236,18 +236,6 @@ async def test_a_service_that_is_slow_or_down_does_not_block_a_form(
     assert len(world.posts()) == 2
 
 
-async def test_a_replica_is_read_again_only_after_its_maximum_age(world: World) -> None:
-    await _adds(world, "r-1 Anna")
-    await _sends_off(world, world.ana, "r-1")
-    await _sends_off(world, world.ben, "r-1")
-    assert len(world.requests_for("read_replica")) == 1, "when it was added"
-    await world.advance(minutes=11)
-
-    await _sends_off(world, world.ben, "r-1")
-
-    assert len(world.requests_for("read_replica")) == 2
-
-
 @pytest.mark.parametrize("leaves_a_trace", [True, False])
 async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_no_more(
     world: World, *, leaves_a_trace: bool

@@ -308,22 +308,6 @@ async def test_an_id_that_cannot_be_verified_is_used_after_a_warning(world: Worl
     assert lines(world.now(message)) == ["One. · found", "Two. · cancelled"]
 
 
-async def test_a_limit_refuses_at_the_field_and_the_other_answers_count(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_PER_USER_PER_DAY="3"):
-        message, (one, two) = await asked(world, "One.", "Two.")
-        form = await answers(world, message)
-        await form.submit({choice(one): "again", choice(two): "again"})
-        [refused] = form.errors
-        assert "I didn't create it again." in form.errors[refused]
-        await form.submit({refused: "cancel"})
-        assert form.title == "Already settled"
-        await settled(world)
-    ends = {each.partition(" · ")[2] for each in lines(world.now(message))}
-    assert ends == {"to be created again", "cancelled"}
-    assert len(world.requests_for("create_video")) == 3
-
-
 # ── Asked again, and closed ───────────────────────────────────────────────────────────────────
 
 

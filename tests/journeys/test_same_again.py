@@ -188,22 +188,6 @@ async def test_only_the_same_is_offered_and_only_for_a_day(offering: World) -> N
     assert not (await submit(world, world.ana)).is_open
 
 
-async def test_what_was_changed_after_an_offer_is_compared_anew(offering: World) -> None:
-    world = offering
-    await submit(world, world.ben, script="One.")
-    await submit(world, world.ben, script="Two.")
-    form = await submit(world, world.ana, script="One.")
-    assert offer(form)
-    await form.submit({"script": "Two."})
-    assert form.is_open
-    assert world.created_count() == 2
-    await form.choose("background", "background_url")
-    assert offer(form)
-    await form.choose("background", "none")
-    await form.submit()
-    assert not form.is_open
-
-
 async def test_an_erased_script_leaves_nothing_to_compare_with(quiet: World) -> None:
     world = quiet
     world.timings = Timings(jitter=0)

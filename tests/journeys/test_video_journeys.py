@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -118,21 +117,6 @@ async def test_a_callback_with_an_unknown_token_gets_the_same_answer_and_changes
     assert len(world.replies(card)) == 1
 
 
-async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=1)
-    said = {"video_id": _the_video(world), "status": "ready", "hosted_url": "https://evil.com/x"}
-
-    await world.service.call_back(_the_video(world), said)
-    await world.advance(seconds=10)
-    assert world.posts() == [world.now(card)]
-    assert "Rendering" in world.now(card).text
-
-    await world.advance(minutes=5)
-    [reply] = world.replies(card)
-    assert "evil.com" not in reply.text
-
-
 @pytest.mark.parametrize(
     "said",
     [
@@ -167,26 +151,6 @@ async def test_polling_goes_on_after_answers_without_a_status(world: World) -> N
     await world.advance(minutes=10)
 
     assert len(world.replies(card)) == 1
-
-
-# ── The service is out of reach ───────────────────────────────────────────────────────────────
-
-
-async def test_a_create_call_waits_for_an_unavailable_service(world: World) -> None:
-    port = urlsplit(world.service.url).port
-    assert port is not None
-    await world.service.stop()
-    card = await world.request_video(world.ana)
-    assert "The video service is down. I'll send this when it's back." in card.text
-    await world.advance(minutes=30)
-    assert world.posts() == [card]
-
-    await world.service.start(port)
-    await world.advance(minutes=10)
-
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
-    assert world.created_count() == 1
 
 
 # ── The service turns us away ─────────────────────────────────────────────────────────────────

@@ -31,7 +31,7 @@ from sandbox.http import free_port
 from tests.databases import STEPS
 from tests.modes import on_sqlite_alone
 from tests.ops.report import report, report_of
-from tests.ops.test_command_line import bot, files_in
+from tests.ops.test_command_line import bot
 from tests.postgres import database_url, empty_database_url
 from tests.store.test_migrations import run as ask
 from tests.store.test_storage import many_jobs, page_overwritten
@@ -506,24 +506,6 @@ async def test_without_a_public_url_it_says_how_the_bot_gets_by(quiet_world: Wor
 # ── The command ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_command_reads_the_file_in_its_folder_and_says_who_else_can(
-    quiet_world: World, tmp_path: Path
-) -> None:
-    environ = quiet_world.environment(str(free_port())) | {"SLACK_SIGNING_SECRET": "0" * 32}
-    environ["COMMAND_PREFX"] = "同意"
-    file = tmp_path / ".env"
-    file.write_text("".join(f"{name}='{value}'\n" for name, value in environ.items()))
-    file.chmod(0o644)
-    shown = await bot("doctor", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path)
-    assert shown.code == 0, shown.out
-    assert "warning  .env                   has secrets in it" in shown.out
-    assert "Run: chmod 600 .env" in shown.out
-    assert "Rename it to COMMAND_PREFIX" in shown.out
-    assert shown.out.splitlines()[-1].startswith("No errors, ")
-    assert shown.err == ""
-    assert files_in(tmp_path) == [file]
-
-
 async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_last(
     quiet_world: World, tmp_path: Path
 ) -> None:
@@ -676,18 +658,6 @@ async def test_nothing_is_changed_or_created_where_no_bot_runs(stopped: World) -
     before = contents(folder)
     await report(stopped)
     assert contents(folder) == before
-
-
-@on_sqlite_alone
-async def test_nothing_is_changed_or_created_beside_a_bot(world: World) -> None:
-    await world.request_video(world.ana)
-    folder = world.database.parent
-    before = contents(folder)
-    # The bot itself writes when it is asked whether it is ready, so it is not.
-    await report(world, PORT=str(free_port()))
-    after = contents(folder)
-    assert {name for name in after if after[name] != before.get(name)} <= {"bot.db-shm"}
-    assert after.keys() == before.keys()
 
 
 @on_sqlite_alone

@@ -193,12 +193,6 @@ async def _shows_drawer(ana: Window) -> None:
     await expect(menu).to_have_attribute("aria-expanded", "true")
 
 
-async def _shows_people_with_titles(ana: Window) -> None:
-    await _shows_drawer(ana)
-    await ana.becomes("gus")
-    await expect(ana.tab.locator("#people").get_by_text("Guest")).to_be_visible()
-
-
 async def _shows_home(ana: Window) -> None:
     await _shows_drawer(ana)
     await ana.goes_to("Replica Videos")
@@ -211,23 +205,6 @@ async def _shows_commands(ana: Window) -> None:
     await expect(ana.tab.get_by_text("/vidoe is not a command")).to_be_visible()
     await ana.composer.fill("/")
     await expect(ana.tab.get_by_role("listbox", name="Commands")).to_be_visible()
-
-
-async def _shows_people(ana: Window) -> None:
-    await ana.composer.press_sequentially("@")
-    await expect(ana.tab.get_by_role("listbox", name="People")).to_be_visible()
-
-
-async def _shows_shortcuts(ana: Window) -> None:
-    await ana.tab.get_by_role("button", name="Shortcuts").click()
-    await expect(ana.tab.get_by_role("menuitem", name="Create a video")).to_be_visible()
-
-
-async def _shows_message_menu(ana: Window) -> None:
-    card = ana.card("Kim's first day").first
-    await card.hover()
-    await card.get_by_role("button", name="More actions").click()
-    await expect(ana.tab.get_by_role("menuitem", name="Make a video from this")).to_be_visible()
 
 
 async def _shows_menu_of_card(ana: Window) -> None:
@@ -296,12 +273,8 @@ _View: TypeAlias = tuple[Callable[[Window], Awaitable[None]], str]
 _CHANNEL: Final[dict[str, _View]] = {
     "channel": (_shows_channel, "html"),
     "drawer": (_shows_drawer, "#sidebar"),
-    "people with titles": (_shows_people_with_titles, "#sidebar"),
     "home": (_shows_home, "#channel"),
     "commands": (_shows_commands, "#composer"),
-    "people": (_shows_people, "#composer"),
-    "shortcuts": (_shows_shortcuts, "#composer"),
-    "menu of a message": (_shows_message_menu, "#messages"),
     "menu of a card": (_shows_menu_of_card, "#messages"),
 }
 _MODALS: Final[dict[str, _View]] = {

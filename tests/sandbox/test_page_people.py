@@ -151,24 +151,6 @@ def _posts(world: PageWorld, text: str, blocks: list[Json]) -> None:
     world.slack.post(Message(studio, "", app, text, blocks, is_from_bot=True))
 
 
-async def test_an_open_form_is_shown_only_in_the_tab_that_opened_it(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    await ana.opens_form("/video Half a sentence")
-    other = Window(await ana.tab.context.new_page())
-    await other.tab.goto(f"{page_world.page.url}/?as=ana")
-    await expect(other.composer).to_be_visible()
-    await other.types("/vidoe")
-    await expect(other.tab.get_by_text("/vidoe is not a command")).to_be_visible()
-    await expect(other.modal).to_be_hidden()
-    await expect(ana.modal).to_be_visible()
-
-    await ana.tab.reload()
-    await expect(ana.modal.get_by_label("Script")).to_have_value("Half a sentence")
-    await other.composer.fill("")
-    await other.opens_form("/replica")
-    await expect(ana.modal).to_be_hidden()
-
-
 async def test_a_sandbox_that_has_ended_says_so_and_how_to_start_it_again(
     page_world: PageWorld,
 ) -> None:

@@ -311,15 +311,6 @@ async def test_an_unexpected_body_is_refused_with_a_sentence(browser: Browser) -
             assert (await answer.json())["error"]
 
 
-async def test_an_invalid_address_is_refused_with_a_sentence(browser: Browser) -> None:
-    for path in ("/api/ana/dance", "/api/zoe/type", "/api/ana/views/V1/dance", "/api/panel/x"):
-        async with browser.session.post(browser.page.url + path, json={}) as answer:
-            assert answer.status == 404
-            assert "error" in await answer.json()
-    async with browser.session.get(f"{browser.page.url}/api/ana/type") as answer:
-        assert answer.status == 405
-
-
 # ── The wire ──────────────────────────────────────────────────────────────────────────────────
 
 

@@ -572,20 +572,6 @@ async def test_buttons_of_home_name_no_channel_and_can_be_answered_nowhere(
         await client.views_publish(user_id=ana_of_app.user.id, view=HOME)
 
 
-# Messages
-
-
-async def test_in_a_locked_direct_message_nothing_can_be_typed(
-    following: SandboxSlack, ana_of_app: Person, app: App
-) -> None:
-    following.app = replace(following.app, takes_messages=False)
-    with pytest.raises(ClientRefusal):
-        ana_of_app.write_direct("hello")
-    with pytest.raises(ClientRefusal):
-        await ana_of_app.command("/video", "", following.dm("ana").id)
-    assert app.bodies == []
-
-
 # Delivery
 
 

@@ -279,17 +279,6 @@ async def test_a_message_whose_metadata_are_refused_is_posted_whole_without_them
     assert carried == [True, False, True], "the others can be found if their answer is lost"
 
 
-async def test_an_unknown_error_code_is_retried_before_the_message_goes_elsewhere(
-    world: World,
-) -> None:
-    world.slack.faults.next("chat.postMessage", *[_refusal("moon_phase_wrong")] * 3)
-    await _submits(world)
-
-    await world.advance(minutes=5)
-
-    _card_and_reply(world)
-
-
 # ── Edits ─────────────────────────────────────────────────────────────────────────────────────────
 
 

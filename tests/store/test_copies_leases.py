@@ -15,10 +15,9 @@ from bot.store.database import Query, Topic, to_ms
 from bot.store.postgres.engine import PostgresDatabase
 from sandbox import events
 from sandbox.delivery import deliver, encoded, interaction
-from sandbox.scenarios import Scenario
 from tests.postgres_proxy import PostgresProxy
 from tests.store.test_store import LATER, NOW, TIMINGS, claim, running, submit
-from tests.world import REPLICA, World, number_of
+from tests.world import REPLICA, World
 
 #: How far the clocks of two copies may be apart: docs/postgresql.md says so too.
 MAX_DIFFERENCE = timedelta(seconds=30)
@@ -253,23 +252,3 @@ async def test_an_app_whose_uninstallation_one_copy_is_told_of_is_left_alone_by_
 async def _uninstalled(world: World) -> None:
     world.slack.auth_error = "account_inactive"
     await events.send(world.slack, {"type": "app_uninstalled"})
-
-
-# ── Rows ──────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_row_that_could_not_be_read_goes_on_once_it_can_without_a_new_start(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world.service.next_video(Scenario(end="never"))
-    async with world.running_copies():
-        card = await world.request_video(world.ana)
-        job = number_of(world.now(card))
-        run_sql(world, f"UPDATE jobs SET params = '[' || params WHERE id = '{job}'")  # noqa: S608
-        await world.advance(minutes=3)
-        assert run_sql(world, "SELECT id FROM jobs WHERE set_aside = 1") == [(job,)]
-        run_sql(world, f"UPDATE jobs SET params = substr(params, 2) WHERE id = '{job}'")  # noqa: S608
-        world.service.finish(next(iter(world.service.videos)))
-        await world.advance(hours=1, minutes=1)
-        assert "Ready" in world.now(card).text
-    assert 1 <= caplog.text.count("it is left as it is") <= 2

@@ -145,20 +145,6 @@ async def test_a_work_that_fails_is_undone_and_the_others_of_its_group_are_store
     assert await names(database) == ["after", "before"]
 
 
-async def test_a_statement_that_breaks_a_rule_fails_alone_and_the_database_works_on(
-    database: Database,
-) -> None:
-    def breaks_a_rule(tx: Transaction) -> None:
-        tx.all(ADD, channel="twice")
-        tx.all(ADD, channel="twice")
-
-    with pytest.raises(DatabaseError):
-        await database.run(breaks_a_rule)
-    assert await names(database) == []
-    await database.check()
-    assert await database.run(add("once")) == "once"
-
-
 async def test_a_caller_that_is_cancelled_gives_up_the_result_and_not_the_work(
     database: Database,
 ) -> None:

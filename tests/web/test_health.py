@@ -79,21 +79,6 @@ async def test_a_bot_that_reaches_neither_slack_nor_the_service_is_not_ready(
         assert part["since"]
 
 
-async def test_a_quiet_bot_notices_that_both_are_gone_and_that_they_are_back(world: World) -> None:
-    await world.advance(hours=5)
-    world.service.down = True
-    world.slack.faults.always("auth.test", Reset())
-    await ready_later(world)
-    await world.advance(minutes=1)
-    status, said = await ready_later(world)
-    assert status == 503, said
-    world.service.down = False
-    world.slack.faults.clear()
-    await world.advance(minutes=1)
-    status, said = await ready_later(world)
-    assert (status, said["degraded"]) == (200, False), said
-
-
 async def test_an_outage_of_one_side_leaves_the_bot_ready_but_degraded(world: World) -> None:
     world.service.down = True
     await world.request_video(world.ana)

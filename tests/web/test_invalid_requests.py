@@ -266,27 +266,6 @@ def test_an_id_is_found_wherever_it_stands(subtests: pytest.Subtests) -> None:
             assert found(body) == "v-1"
 
 
-def test_an_id_without_a_kind_counts_where_none_is_named_for_the_kind(
-    subtests: pytest.Subtests,
-) -> None:
-    for body, video in [
-        (b'{"id": "v-1"}', "v-1"),
-        (b'{"id": 17, "status": "ready"}', "17"),
-        (b'{"data": {"id": "v-1", "user": {"id": "u-1"}}}', "v-1"),
-        (b'{"id": "v-1", "replica_id": "r-1"}', "v-1"),
-        (b"id=v-1&status=ready", "v-1"),
-        (b'{"id": "v-1",', "v-1"),
-        (b'{"id": "event-1", "video": {"video_id": "v-1"}}', "v-1"),
-        (b'{"id": null, "video_id": "v-1"}', "v-1"),
-        (b'{"id": "e-1", ' * 200 + b'"video_id": "v-1"', "v-1"),
-        (b'{"uid": "u-1"}', None),
-        (b'{"id": {}}', None),
-    ]:
-        with subtests.test(body=body):
-            assert found(body) == video
-    assert FINDER.find(b'{"id": "x-1", "replica_id": "r-1"}', "", "")["replica"] == "r-1"
-
-
 async def test_a_lost_video_is_found_by_a_callback_that_has_an_id_and_nothing_else(
     world: World,
 ) -> None:
