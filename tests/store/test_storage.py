@@ -536,11 +536,6 @@ def all_rubbish(path: Path) -> None:
     path.write_bytes(rubbish(20_000))
 
 
-def beginning_overwritten(path: Path) -> None:
-    in_one_file(path)
-    overwrite(path, 0, rubbish(100))
-
-
 def cut_in_half(path: Path) -> None:
     in_one_file(path)
     os.truncate(path, path.stat().st_size // 2)
@@ -549,11 +544,6 @@ def cut_in_half(path: Path) -> None:
 def page_overwritten(path: Path) -> None:
     in_one_file(path)
     overwrite(path, 4096 * 100, rubbish(4096))
-
-
-def page_zeroed(path: Path) -> None:
-    in_one_file(path)
-    overwrite(path, 4096 * 100, bytes(4096))
 
 
 def log_is_rubbish(path: Path) -> None:
@@ -571,7 +561,6 @@ def file_gone_and_log_there(path: Path) -> None:
 # They are found at the start, which reads no more than that takes.
 DAMAGES: Final[dict[Callable[[Path], None], str]] = {
     all_rubbish: "bot.db is not a database, or its beginning is damaged",
-    beginning_overwritten: "bot.db is not a database, or its beginning is damaged",
     cut_in_half: "bot.db is damaged",
     log_is_rubbish: "bot.db-wal is damaged, and with it what was accepted last",
     file_without_its_beginning: "bot.db is missing or empty, but there is",
@@ -580,7 +569,6 @@ DAMAGES: Final[dict[Callable[[Path], None], str]] = {
 # These are found when the page is needed, and by the doctor, which reads every page.
 PAGE_DAMAGES: Final[dict[Callable[[Path], None], str]] = {
     page_overwritten: "bot.db is damaged",
-    page_zeroed: "bot.db is damaged",
 }
 
 
@@ -691,22 +679,6 @@ def tables(path: Path) -> list[tuple[str, ...]]:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         done = db.execute("SELECT name, '' FROM migrations ORDER BY name").fetchall()
         return done + db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
-
-
-async def test_a_start_that_is_killed_at_any_statement_is_completed_by_the_next_one(
-    memory: Path,
-) -> None:
-    whole = memory / "bot.db"
-    kills = await left_by_kills(whole)
-    completed: dict[Files, list[str]] = {}
-    for number, files in enumerate(dict.fromkeys(kills)):
-        path = put(files, memory / str(number))
-        completed[files] = await migrate(path)
-        assert tables(path) == tables(whole)
-    # It was killed before a commit; what was written until then is not there.
-    left = [each for each, _ in groupby(completed[files] for files in kills)]
-    assert left == [STEPS[done:] for done in range(len(STEPS))]
-    assert len(kills) > 30
 
 
 def put(files: Files, folder: Path) -> Path:
