@@ -161,8 +161,8 @@ async def test_after_any_response_to_a_post_or_an_edit_the_message_is_there_once
     await world.advance(minutes=15)
     for case in [*searches, *others]:
         with subtests.test(case.name):
-            about = [message for message in world.posts() if f"“{case.name}”" in message.text]
-            [card] = [message for message in about if message.thread_ts is None]
+            cards = [message for message in world.posts() if message.thread_ts is None]
+            [card] = [each for each in cards if each.text.split("\n")[0] == case.name]
             [reply] = world.replies(card)
             assert "Ready" in card.text
             assert "is ready" in reply.text
