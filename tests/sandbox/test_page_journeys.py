@@ -4,7 +4,6 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from playwright.async_api import Browser, FilePayload, Locator, expect
 
 from sandbox.faults import Reset
 from sandbox.http import free_port
-from sandbox.scenarios import CallbackPlan, Pace, Scenario
+from sandbox.scenarios import CallbackPlan
 from tests.browser import PageWorld, Window, Windows, within_limit
-from tests.world import FOOTAGE, REPLICA
+from tests.world import REPLICA
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -171,31 +170,6 @@ async def test_a_replica_is_found_while_typing_and_picked_with_the_keyboard(
     await expect(field).to_have_attribute("aria-expanded", "false")
 
 
-# ── Replicas ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_the_bar_of_a_training_moves_on_the_open_page(page_world: PageWorld) -> None:
-    page_world.service.pace = Pace(training=timedelta(hours=4))
-    ana = await page_world.window()
-    form = await ana.opens_form("/replica")
-    await form.get_by_label("Footage link").fill(FOOTAGE)
-    await form.get_by_label("Name").fill("Anna in spring")
-    await form.get_by_label("The person in the footage has agreed").check()
-    await ana.presses("Train")
-    card = ana.card("Anna in spring")
-    await expect(card).to_contain_text("Training")
-
-    await page_world.advance(hours=1)
-    await expect(card).to_contain_text(re.compile(r"█{3}░{9} 2\d% done"))
-    await page_world.advance(hours=2)
-    await expect(card).to_contain_text(re.compile(r"█{8,9}░{3,4} 7\d% done"))
-    await page_world.advance(hours=2)
-
-    await expect(card).to_contain_text("Ready")
-    await card.get_by_role("button", name="Use in a video").click()
-    await expect(ana.modal.get_by_label("Replica")).to_have_value(re.compile("Anna in spring"))
-
-
 # ── An uncertain create ───────────────────────────────────────────────────────────────────────
 
 AGAIN = "Create again"
@@ -313,40 +287,6 @@ async def test_a_reply_that_is_told_to_the_channel_is_shown_there_and_in_its_thr
     await expect(ana.replies().nth(1)).to_contain_text("is ready")
 
 
-COMPETITORS = "A few words on our competitors."
-
-
-async def test_a_retry_is_found_from_the_card_it_retries_and_followed_no_longer(
-    page_world: PageWorld,
-) -> None:
-    world = page_world
-    ana = await world.window()
-    world.service.next_video(Scenario(end="error", reason="The replica is shy"))
-    await world.request_video(world.ana, {"script": COMPETITORS})
-    await world.advance(minutes=5)
-    card = ana.card(COMPETITORS)
-    await card.get_by_role("button", name="Edit and retry").click()
-    await expect(ana.modal.get_by_label("Script")).to_have_value(COMPETITORS)
-    await ana.presses("Create")
-    await expect(ana.modal).to_be_hidden()
-    await world.advance(seconds=5)
-
-    await card.get_by_role("link", name="Retried here").click()
-    retry = ana.replies().nth(2)
-    await expect(retry).to_be_focused()
-    await expect(retry).to_contain_text("Rendering")
-    assert len(ana.tab.context.pages) == 1
-
-    await retry.get_by_role("button", name="Stop waiting").click()
-    confirm = ana.tab.get_by_role("alertdialog", name="Stop waiting for this video?")
-    await confirm.get_by_role("button", name="Keep waiting").click()
-    await expect(retry).to_contain_text("Rendering")
-    await retry.get_by_role("button", name="Stop waiting").click()
-    await confirm.get_by_role("button", name="Stop waiting").click()
-    await world.settle()
-    await expect(retry).not_to_contain_text("Rendering")
-
-
 async def test_a_message_and_a_reply_are_made_a_video_from_their_menu(
     page_world: PageWorld,
 ) -> None:
@@ -371,29 +311,6 @@ async def test_a_message_and_a_reply_are_made_a_video_from_their_menu(
     await reply.get_by_role("button", name="More actions").click()
     await ana.tab.get_by_role("menuitem", name="Make a video from this").click()
     await expect(ana.modal.get_by_label("Script")).to_have_value("And thank you all.")
-
-
-async def test_the_app_and_people_are_mentioned_by_their_first_letters(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    await ana.composer.press_sequentially("Thanks @be")
-    people = ana.tab.get_by_role("listbox", name="People")
-    await expect(people.get_by_role("option")).to_have_text([re.compile("@ben")])
-    await ana.composer.press("Tab")
-    await expect(ana.composer).to_have_value("Thanks @ben ")
-    await ana.composer.press("Enter")
-    await expect(ana.card("Thanks @ben")).to_be_visible()
-
-    await ana.composer.press_sequentially("@rep")
-    await ana.composer.press("Enter")
-    await expect(ana.composer).to_have_value("@replica-videos ")
-    await ana.composer.press("Enter")
-    mention = ana.card("@replica-videos").first
-    await expect(mention).to_be_visible()
-    await page_world.settle()
-    await ana.opens_thread(mention)
-    await expect(ana.replies().nth(1)).to_contain_text("/video")
 
 
 LONG = "A sentence with an é. " * 300 + "The end."

@@ -182,26 +182,6 @@ def field(view: Json, name: str) -> dict[str, str]:
 # ── What a person is shown ────────────────────────────────────────────────────────────────────
 
 
-async def test_a_person_is_shown_the_places_they_are_in(browser: Browser) -> None:
-    browser.world.slack.channel("vault").members.discard(browser.world.ben.user.id)
-    ana, ben = await browser.sees("ana"), await browser.sees("ben")
-
-    def places(snapshot: Json) -> Json:
-        return {each["name"]: each for each in snapshot["channels"]}
-
-    assert places(ana).keys() == {"studio", "lobby", "vault", "attic", "directmessage"}
-    assert places(ben).keys() == {"studio", "lobby", "attic", "directmessage"}
-    assert places(ana)["studio"]["has_app"]
-    assert not places(ana)["lobby"]["has_app"]
-    assert places(ana)["studio"]["read_only"] is None
-    assert places(ana)["attic"]["read_only"] == "This channel is archived."
-    assert places(ana)["directmessage"]["user"] == ana["app"]["user"]
-    assert places(ana)["directmessage"]["read_only"] is None
-    assert places(ana)["directmessage"]["id"] != places(ben)["directmessage"]["id"]
-    assert [ana["users"][each]["name"] for each in ana["people"]] == ["ana", "ben", "cleo"]
-    assert (ana["me"], ben["me"]) == (browser.world.ana.user.id, browser.world.ben.user.id)
-
-
 async def test_the_page_cannot_be_viewed_as_a_stranger_or_as_the_app(browser: Browser) -> None:
     for name in ("zoe", "replica-videos", browser.world.slack.bot.id):
         for path in (f"/api/{name}/snapshot", f"/api/events?as={name}"):
@@ -276,39 +256,6 @@ async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
     outcome = await browser.in_form(view, "submit", "ben", values=filled(view))
     assert outcome["error"]["code"] == "gone"
     assert (await browser.sees("ben"))["views"] == []
-
-
-# ── Requests that the page never sends ────────────────────────────────────────────────────────
-
-
-async def test_an_unexpected_body_is_refused_with_a_sentence(browser: Browser) -> None:
-    headers = {"Content-Type": "application/json"}
-    for path, body in (
-        ("/api/ana/type", b"{"),
-        ("/api/ana/type", b"[]"),
-        ("/api/ana/type", b"\xff\xfe"),
-        ("/api/ana/type", b'{"channel": "C1"}'),
-        ("/api/ana/type", b'{"channel": "C1", "text": 5}'),
-        ("/api/ana/type", b'{"channel": "C1", "text": "\\ud800"}'),
-        ("/api/ana/type", b'{"channel": "C1", "text": "Hi", "as": "ben"}'),
-        ("/api/ana/press", b'{"channel": "C1", "ts": 1.5}'),
-        ("/api/ana/views/V1/submit", b'{"values": {"a": 1}}'),
-        ("/api/ana/views/V1/press", b'{"block_id": "a", "action_id": "b", "value": NaN}'),
-        ("/api/ana/views/V1/submit", b"[" * 100_000),
-        ("/api/panel/service", b'{"down": "yes"}'),
-        ("/api/panel/service", b'{"dwon": true}'),
-        ("/api/panel/service", b'{"pace": {"generating": -1}}'),
-        ("/api/panel/service", b'{"pace": {"training_steps": 0}}'),
-        ("/api/panel/service", b'{"rate_limit": {"seconds": 1e999}}'),
-        ("/api/panel/slack", b'{"auth_error": "nonsense"}'),
-        ("/api/panel/next", b'{"side": "moon", "operation": "a", "what": "b"}'),
-        ("/api/panel/jobs/v1", b'{"do": "explode"}'),
-        ("/api/panel/reset", b""),
-    ):
-        url = browser.page.url + path
-        async with browser.session.post(url, data=body, headers=headers) as answer:
-            assert answer.status == 400, body
-            assert (await answer.json())["error"]
 
 
 # ── The wire ──────────────────────────────────────────────────────────────────────────────────
