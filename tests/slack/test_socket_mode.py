@@ -165,7 +165,7 @@ async def connected(unconnected: World) -> AsyncIterator[World]:
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the log lines of warnings and errors about Socket Mode, in order."""
-    ours = (r for r in caplog.records if r.name in {"bot.slack.socket_mode", "bot.errors"})
+    ours = (r for r in caplog.records if r.name in {"bot.slack.socket_mode", "bot.outages"})
     lines = [each.message for each in ours if each.levelname in {"WARNING", "ERROR"}]
     # Other calls to Slack have outages of their own.
     return [line for line in lines if not line.startswith(("Slack is", "the video service is"))]
