@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from html import unescape
 from typing import Any, Final
@@ -77,26 +77,35 @@ class Mask:
         Raises:
             RecursionError: it is nested too deeply.
         """
-        texts: list[str] = []
-        _each_text(value, texts.append)
+        texts = _texts(value)
         if sum(map(len, texts)) <= _MAX_TEXT and not self.may_change(texts):
             return value
         withheld: list[int] = []
-
-        def mask(text: str) -> str:
-            masked = self._masked(text[:_MAX_TEXT])
-            if masked is None:
-                withheld.append(len(text))
-                return MASKED
-            return masked
-
-        masked = _each_text(value, mask)
+        masked = self._each(value, withheld)
         if withheld:
             _LOG.warning(
                 "a text of the service may hold part of a secret, and is not shown",
                 extra={"texts": len(withheld), "characters": sum(withheld)},
             )
         return masked
+
+    def _each(self, value: Any, withheld: list[int]) -> Any:  # noqa: ANN401 - any JSON
+        """Mask each text and name by itself; append the lengths of those that are not shown."""
+        match value:
+            case str():
+                masked = self._masked(value[:_MAX_TEXT])
+                if masked is None:
+                    withheld.append(len(value))
+                    return MASKED
+                return masked
+            case list():
+                return [self._each(each, withheld) for each in value]
+            case dict():
+                return {
+                    self._each(name, withheld): self._each(each, withheld)
+                    for name, each in value.items()
+                }
+        return value
 
     def _masked(self, text: str) -> str | None:
         """Return the text with its secrets replaced; None if it may hold half of one."""
@@ -139,18 +148,19 @@ class _Secret:
         return may_be and any(half in folded for half in self._halves)
 
 
-def _each_text(value: Any, change: Callable[[str], Any]) -> Any:  # noqa: ANN401 - any JSON
-    """Return a JSON value with each of its texts and names changed."""
-    match value:
-        case str():
-            return change(value)
-        case list():
-            return [_each_text(each, change) for each in value]
-        case dict():
-            return {
-                _each_text(name, change): _each_text(each, change) for name, each in value.items()
-            }
-    return value
+def _texts(value: Any) -> list[str]:  # noqa: ANN401 - any JSON
+    """Return all texts and names in a JSON value."""
+    texts: list[str] = []
+    values = [value]
+    for each in values:  # which grows meanwhile
+        if isinstance(each, str):
+            texts.append(each)
+        elif isinstance(each, dict):
+            texts += each
+            values += each.values()
+        elif isinstance(each, list):
+            values += each
+    return texts
 
 
 @lru_cache(maxsize=1024)

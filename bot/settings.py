@@ -47,14 +47,14 @@ _BEGINNINGS: Final = {
 # How alike a variable and a setting are, from 0 to 1: SLACK_TOKEN and SLACK_BOT_TOKEN are 0.85.
 _ALIKE: Final = 0.8
 _MIN_NAME: Final = 6  # characters: HOME is not meant to be HOST
+# Of other programs' variables, however alike they look.
+_OTHER_PROGRAMS: Final = ("PROXY", "PATH")
 # The name of a command has at most 32 characters with the slash, in small letters and without
 # spaces: https://docs.slack.dev/reference/app-manifest and
 # https://docs.slack.dev/interactivity/implementing-slash-commands
 _MAX_PREFIX: Final = 32 - len("/replica")
 _MAX_RETENTION_DAYS: Final = 36_500  # far more would overflow dates
 _MAX_STATEMENT: Final = 2000  # characters
-# Of other programs' variables, however alike they look.
-_OTHER_PROGRAMS: Final = ("PROXY", "PATH")
 
 
 class SettingsError(OperatorError):

@@ -147,6 +147,23 @@ async def test_people_and_channels_are_named_and_those_that_are_not_there_are_er
     assert "only one person may approve" in found["approval"].message
 
 
+async def test_without_the_scopes_to_look_people_up_nothing_is_said_against_them(
+    quiet_world: World,
+) -> None:
+    quiet_world.slack.scopes -= set(OPTIONAL_SCOPES)
+    found = await report(quiet_world, APPROVERS="U0TYPO000,U0OTHER00", VIDEO_USERS="S0614TZR7")
+    assert found.all("APPROVERS") == []
+    assert "approvers: U0OTHER00, U0TYPO000 (Slack doesn't say who or what that is)" in [
+        each.message for each in found.all("people")
+    ]
+    [groups] = [each for each in found.all("Slack scope") if "usergroups" in each.message]
+    assert "user groups in VIDEO_USERS and TRAINING_USERS do not count" in groups.message
+    assert groups.remedy.endswith("Or name people in place of user groups.")
+    url = f"http://127.0.0.1:{free_port()}/api/"
+    found = await report(quiet_world, SLACK_API_URL=url, ADMIN_USERS="U0TYPO000")
+    assert found["people"].message == "admins: U0TYPO000 (Slack doesn't say who or what that is)"
+
+
 async def posting(world: World, channel: str, **changed: str) -> dict[str, str]:
     """Return what was tried in Slack, and what became of it."""
     environ = world.environment("0") | {"ADMIN_USERS": world.ana.user.id} | changed
@@ -412,6 +429,9 @@ async def test_a_clock_that_differs_from_slacks_is_named(quiet_world: World) -> 
         assert finding.state == state
         assert said in finding.message
         assert state == "ok" or "NTP" in finding.remedy
+    quiet_world.socket_mode = True
+    quiet_world.slack.clock_ahead = timedelta(hours=1)
+    assert (await report(quiet_world))["clock"].state == "warning", "no request is refused for it"
 
 
 async def test_a_port_that_another_program_has_is_named(quiet_world: World) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
@@ -17,7 +18,7 @@ from bot.ops.export import write_csv
 from bot.store.database import Query, Transaction
 from sandbox.scenarios import Scenario
 from tests.modes import on_both_engines
-from tests.ops.test_command_line import Result, bot
+from tests.ops.test_command_line import ROOT, Result, bot
 from tests.world import World, number_of
 
 # As on a keyboard, in full width, and small.
@@ -26,6 +27,13 @@ HEADER = (
     "job,kind,state,failure,reason,user,channel,asked_at,started_at,ended_at,remote_id,name,"
     "replica_id,create_calls,charged,spoken_seconds,retry_of,erased"
 )
+
+# More than a pipe holds.
+_MANY = """
+    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 3000)
+    INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state, ended_at)
+    SELECT 'j' || n, 'k' || n, 'video', '{}', 'U1', 'C1', n, 'failed', n FROM numbers
+"""
 
 
 async def export(world: World, *arguments: str) -> Result:
@@ -149,6 +157,23 @@ async def test_a_request_that_is_not_there_is_said_and_usage_is_of_no_single_one
     usage = await export(world, "usage", "--job", "nothing")
     assert (usage.code, usage.out) == (1, "")
     assert "leave --job out" in usage.err
+
+
+async def test_a_reader_that_goes_away_ends_an_export_quietly(world: World) -> None:
+    await world.request_video(world.ana)
+    await world.bot.store.database.run(lambda tx: tx.all(Query(_MANY)))
+    process = await asyncio.create_subprocess_shell(
+        f"{sys.executable} -m bot export requests | head -n 1",
+        env={
+            "PYTHONPATH": str(ROOT),
+            "DATABASE_URL": world.database_setting,
+            "PATH": "/usr/bin:/bin",
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert (out.decode(), err.decode()) == (f"{HEADER}\n", "")
 
 
 async def test_an_export_has_the_host_of_a_link_and_no_more(world: World) -> None:

@@ -90,6 +90,34 @@ async def test_two_works_that_lock_in_opposite_orders_are_both_done(
         assert all(done)
 
 
+async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_MAX_LOCK_WAIT_MS", 9_000)
+    async with AsyncExitStack() as stack:
+        here, there = await stores(stack, postgres_url)
+        locked = (await submit(here, "V1")).id
+        has_locked, may_end = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def hold(tx: Transaction) -> None:
+            lock_job(tx, locked)
+            loop.call_soon_threadsafe(has_locked.set)
+            asyncio.run_coroutine_threadsafe(may_end.wait(), loop).result()
+
+        stack.callback(may_end.set)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(here.database.run(hold))
+            await has_locked.wait()
+            waits = tasks.create_task(there.database.run(lambda tx: lock_job(tx, locked)))
+            async with asyncio.timeout(8):  # the one that waits tries again a second later
+                others = (there.database.run(lambda tx: tx.one(_DEADLOCKS)) for _ in range(40))
+                assert len(await asyncio.gather(*others)) == 40
+            assert not waits.done()
+            may_end.set()
+            assert await waits is not None
+
+
 async def test_works_that_are_repeated_go_before_those_that_came_later(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
