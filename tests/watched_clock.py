@@ -60,6 +60,7 @@ class WatchedClock:
     ) -> Collection[asyncio.Task[Any]]:
         """Return the tasks of these parts of a bot that do something now, or soon."""
         parts = [part for part in bot._parts if part.get_name() in names]
+        assert len(parts) == len(names), "a part has another name"
         return [part for part in parts if not self.is_idle(part)]
 
     async def bot_settled(self, bot: Bot) -> bool:

@@ -5,7 +5,7 @@ finds out for itself.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ class Gate:
         self._limited_at: datetime | None = None
         self._calls: Counter[str] = Counter()  # by person
         self._queued: Counter[str] = Counter()  # likewise
-        self._changed = asyncio.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_paused = False
         self._drains = False
 
@@ -247,13 +247,18 @@ class Gate:
         try:
             async with asyncio.timeout(self._timings.turn_timeout.total_seconds()):
                 while self._must_wait(call):
-                    await self._changed.wait()
+                    turn = asyncio.get_running_loop().create_future()
+                    self._waiting.append(turn)
+                    await turn
         except TimeoutError:
+            self._wake()  # its turn may have come just now
             until = self._clock.now() + self._timings.turn_timeout
             raise Held(_BUSY, until=until, failure=Failure.UNREACHABLE, retry_after=None) from None
+        except asyncio.CancelledError:
+            self._wake()
+            raise
         finally:
             self._queued[call.user] -= 1
-            self._wake()  # of those who wait, one may have a larger share now
         call.has_slot = True
         self._calls[call.user] += 1
         for hold in self._covering(call):
@@ -294,5 +299,7 @@ class Gate:
 
     def _wake(self) -> None:
         """Let all callers look again whether it is their turn."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
+        self._waiting.clear()

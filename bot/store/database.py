@@ -309,7 +309,7 @@ class Committed:
 class Database(ABC):
     """A database that is open, with its tables up to date.
 
-    Works wait in one queue, and groups of them run in one transaction each. If one of a group
+    Works wait in a queue, and groups of them run in one transaction each. If one of a group
     fails, each runs once more in a transaction of its own.
     """
 
@@ -479,7 +479,7 @@ class Database(ABC):
                 self._on_committed(group, committed)
         except BaseException:
             for call in group:
-                call.fail(DatabaseUnavailable(_ENDED))
+                call.fail(DatabaseUncertain(_ENDED))
             raise
 
     def _repeat(self, calls: Sequence[Call]) -> None:

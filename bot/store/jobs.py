@@ -169,7 +169,8 @@ _IN_PUBLIC: Final = Query(
     """
 )
 _MAX_SEARCHED: Final = 1000
-_RETRIES: Final = Query("SELECT * FROM jobs WHERE retry_of IN (EACH :ids)")
+_RETRY: Final = Query("SELECT * FROM jobs WHERE retry_of = :id")
+_RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
 _HASTEN_STEPS: Final = 10
 # What waits for the end of an outage stays due. It is looked at once an hour: its time may be over.
 _WAITS: Final = "held_by = 'service_down' AND kind IN (EACH :down)"
@@ -578,10 +579,14 @@ class Jobs(DueRows):
         """Return the jobs of which only a person can say what happened, but not this person's."""
         return await self._list(_OPEN_QUESTIONS, user=user, limit=limit)
 
-    async def fetch_retries(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        """Return the jobs that retry those with these ids, by the id of the one that they retry."""
-        retries = await self._list(_RETRIES, ids=job_ids)
-        return {job.retry_of: job for job in retries if job.retry_of is not None}
+    async def fetch_retry(self, job: Job) -> Job | None:
+        """Return the job that retries a failed one, if there is one."""
+        return await self._find(_RETRY, id=job.id)
+
+    async def list_retried(self, job_ids: Sequence[str]) -> set[str]:
+        """Return those of the jobs with these ids that were retried."""
+        rows = await self._database.run(lambda tx: tx.all(_RETRIED, ids=job_ids), durable=False)
+        return {row["retry_of"] for row in rows}
 
     async def find_made(
         self, user: str, kind: str, matches: Callable[[Job], bool], *, in_public: bool
@@ -930,8 +935,8 @@ class Jobs(DueRows):
     async def give_up_asking(self, delivery: Delivery, now: datetime) -> None:
         """Give up a claimed approval: its channel refuses it, or its addressee is not to have it.
 
-        Instead of a channel, each approver is asked directly, and the admins are instead of an
-        owner, if nobody else is asked who may decide.
+        Where a channel was asked, each approver is asked directly; where an owner was, the admins
+        are, unless somebody else who may decide is asked.
         """
 
         def work(tx: Transaction) -> None:
@@ -1092,7 +1097,8 @@ class Jobs(DueRows):
         Returns:
             Whether it was ended; see ``end``.
         """
-        if user is not None and job.state is State.WAITING_FOR_APPROVAL:
+        by_approver = failure is not Failure.STOPPED_BY_OWNER
+        if user is not None and by_approver and job.state is State.WAITING_FOR_APPROVAL:
             tx.all(_DECIDE, id=job.id, user=user, now=to_ms(now))
         settlement = _SETTLEMENTS.get(failure, Settlement.CANCELLED)
         self._settle(tx, job, settlement, user, now, reason=reason)
@@ -1573,7 +1579,8 @@ def release_woken(tx: Transaction, job: Job, now: int) -> bool:
 def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool:
     """End a job as ``job`` says, owe its closing reply, and give back what is counted in vain.
 
-    Its row is locked. Where the job may not have been created yet, ``lock_alone`` comes first.
+    Its row is locked. Where the job may not have been created yet,
+    ``lock_alone(tx, "limits")`` comes first.
     ``trainings`` are the kinds of jobs that are trainings.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Makes the tables of a database: the schema file of its engine, then numbered migrations.
+"""The steps that make the tables of a database: its engine's schema file, then migrations.
 
 ``migrations/README.md`` says how to change them.
 """

@@ -97,7 +97,7 @@ def beside(path: Path, ending: str) -> Path:
 
 def is_about_file(error: Exception) -> bool:
     """Return whether an error is about the file or its disk, not about a statement."""
-    return isinstance(error, OSError) or _code(error) in _REMEDIES
+    return _code(error) in _REMEDIES
 
 
 def is_unwritten(error: Exception) -> bool:
@@ -732,8 +732,8 @@ class SQLiteDatabase(Database):
         """
         tx, before, seconds = _Transaction(db), db.total_changes, None
         durable, wrote = any(call.durable for call in group), False  # until it is committed
+        self._check_files(db, uncertain=False)
         try:
-            self._files.check(db)
             self._wait_for_disk(db, wanted=durable)
             db.execute("BEGIN IMMEDIATE")
             # A generator makes another error of StopIteration, which no future takes.
@@ -743,22 +743,28 @@ class SQLiteDatabase(Database):
             db.execute("COMMIT")
             if wrote:
                 seconds = time.perf_counter() - began
-            self._files.check(db)
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
                 db.execute("ROLLBACK")
-            if isinstance(error, Exception) and is_about_file(error):
-                raise self._failure(error, wrote=wrote) from error
+            if isinstance(error, sqlite3.Error) and is_about_file(error):
+                uncertain = wrote and not is_unwritten(error)
+                raise self._failure(error, uncertain=uncertain) from error
             raise
+        self._check_files(db, uncertain=wrote)
         return Committed(results, tx.notified, durable, seconds)
 
-    def _failure(self, error: Exception, *, wrote: bool) -> DatabaseError:
+    def _check_files(self, db: sqlite3.Connection, *, uncertain: bool) -> None:
+        try:
+            self._files.check(db)
+        except (sqlite3.Error, OSError) as error:
+            raise self._failure(error, uncertain=uncertain) from error
+
+    def _failure(self, error: Exception, *, uncertain: bool) -> DatabaseError:
+        """Return what callers get; ``uncertain``: the next start may find what was committed."""
         reason = describe(self._path, error)
         if is_corrupt(error):
             return DatabaseCorrupt(reason)
-        if wrote and not is_unwritten(error):  # the next start may find what was committed
-            return DatabaseUncertain(reason)
-        return DatabaseUnavailable(reason)
+        return DatabaseUncertain(reason) if uncertain else DatabaseUnavailable(reason)
 
     def _rewrite(self, db: sqlite3.Connection) -> bool:
         try:

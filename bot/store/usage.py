@@ -298,7 +298,7 @@ def _day_start(moment: datetime) -> datetime:
 def count(
     tx: Transaction, asked: Request | Job, trainings: Collection[str], day: str, now: int
 ) -> None:
-    """Count a create call in a day and its month, after ``lock_alone``.
+    """Count a create call in a day and its month, after ``lock_alone(tx, "limits")``.
 
     Args:
         tx: the transaction, in which it is stored that the call is wanted.
@@ -313,7 +313,7 @@ def count(
 def give_back(
     tx: Transaction, job: Job, trainings: Collection[str], day: str | None, now: int
 ) -> None:
-    """Undo ``count`` in the day in which it was counted, after ``lock_alone``.
+    """Undo ``count`` in the day in which it was counted, after ``lock_alone(tx, "limits")``.
 
     In the transaction in which it is stored that nothing was charged. None is a job that an older
     version stored, which did not count.
@@ -361,7 +361,8 @@ def reached_limit(
     """Return the limit that leaves no room for one more create call of a user, if one does.
 
     ``used`` has the ``USED_COLUMNS``, read in the transaction that counts the call, after
-    ``lock_alone``. ``open_jobs`` is how many the user has, where the call is for one more.
+    ``lock_alone(tx, "limits")``. ``open_jobs`` is how many the user has, where the call is for one
+    more.
     """
     left = [_open_left(limits, open_jobs), *requests_left(limits, used, now)]
     return next((LimitReached(each) for each in left if not each.number), None)
@@ -609,9 +610,10 @@ class LimitsTable:
         return self.known
 
     def read(self, tx: Transaction) -> LimitsInForce:
-        """Return the limits of a transaction; in one that counts, after ``lock_alone``.
+        """Return the limits of a transaction.
 
-        So a change holds at once for every copy of the bot.
+        In one that counts, ``lock_alone(tx, "limits")`` comes first. So a change holds at
+        once for every copy of the bot.
         """
         [row] = tx.all(_REVISION)
         revision = row["revision"]

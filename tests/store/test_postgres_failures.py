@@ -223,6 +223,43 @@ async def test_a_copy_that_cannot_listen_looks_for_work_itself(
         await database.close()
 
 
+@pytest.mark.parametrize("stalled", [False, True])
+async def test_it_closes_soon_while_the_server_is_away(
+    proxy: PostgresProxy, *, stalled: bool
+) -> None:
+    timings = replace(SHORT, database_silence=timedelta(minutes=1))
+    async with PostgresDatabase.open(proxy.url, timings=timings) as database:
+        proxy.is_away = not stalled
+        proxy.fail_next("revisions.revision", Fault.STALL)
+        waiting = spawn(database.run(add))
+        fact = spawn(run_until_stored(database, add, retry_interval=timedelta(milliseconds=10)))
+        await asyncio.sleep(0.05)
+        proxy.is_away = True
+        began = time.monotonic()
+    assert time.monotonic() - began < SOON_S
+    with pytest.raises(DatabaseUnavailable):
+        await waiting
+    with pytest.raises(DatabaseError):
+        await fact
+
+
+@pytest.mark.parametrize("part", ["_work", "_listen", "_notify_others"])
+async def test_nothing_is_stored_any_more_once_a_task_of_the_database_has_ended(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(PostgresDatabase, part, fail)
+    async with asyncio.timeout(SOON_S), PostgresDatabase.open(postgres_url) as database:
+        asked = spawn(database.run(count))
+        with pytest.raises(DatabaseUnavailable, match=r"ended unexpectedly\. Restart the bot"):
+            await database.watch()
+        with pytest.raises(DatabaseUnavailable):
+            await database.run(count)
+        asked.cancel()
+
+
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
     """A server that these tests may stop."""

@@ -257,6 +257,7 @@ class UnsyncedDisk:
     """A disk that fails commits which wait for it, with SQLite's code for the reason."""
 
     code: int | None = None
+    statement = "COMMIT"
 
     def fails(self, code: int = sqlite3.SQLITE_IOERR_FSYNC) -> None:
         self.code = code
@@ -278,7 +279,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> UnsyncedDisk:
             return super().executescript(sql)
 
         def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:  # noqa: ANN401 - as it is there
-            if sql == "COMMIT" and disk.code and self.syncs and self.total_changes > self.changes:
+            is_writing = self.syncs and self.total_changes > self.changes
+            if sql == disk.statement and disk.code and is_writing:
                 error = sqlite3.OperationalError("disk I/O error")
                 error.sqlite_errorcode = disk.code
                 raise error
@@ -350,6 +352,22 @@ async def test_a_commit_that_was_written_and_not_confirmed_is_uncertain(
         with pytest.raises(DatabaseUnavailable) as raised:
             await submit(store)
         assert isinstance(raised.value, DatabaseUncertain) is is_uncertain
+        disk.recovers()
+
+
+async def test_a_commit_after_which_there_is_no_room_for_a_log_is_uncertain(
+    tmp_path: Path, disk: UnsyncedDisk
+) -> None:
+    disk.statement = "PRAGMA journal_mode = DELETE"
+    async with Store.open(tmp_path / "bot.db", Timings()) as store:
+
+        def write_and_remove_log(tx: Any) -> None:  # noqa: ANN401 - the engine's transaction
+            tx._db.execute("UPDATE migrations SET name = name")
+            (tmp_path / "bot.db-wal").unlink()
+            disk.fails(sqlite3.SQLITE_FULL)
+
+        with pytest.raises(DatabaseUncertain):
+            await store.database.run(write_and_remove_log)
         disk.recovers()
 
 

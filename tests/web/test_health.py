@@ -114,6 +114,18 @@ async def test_a_bot_whose_token_is_refused_is_not_ready_until_it_is_accepted(
         assert (status, slack["ok"]) == (200, True)
 
 
+async def test_a_token_of_another_workspace_is_not_ready(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        pass
+    other = {"ok": True, "team_id": "T0THER", "user": "bot", "bot_id": "B1"}
+    world.slack.faults.next("auth.test", CannedResponse(200, other))
+    async with world.running_bot():
+        status, slack = await check(world, "slack")
+    assert status == 503
+    assert "belongs to another workspace" in slack["reason"]
+
+
 async def test_closed_gates_of_the_service_are_named_with_what_to_do(world: World) -> None:
     world.service.out_of_credit = True
     await world.request_video(world.ana)

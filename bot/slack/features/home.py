@@ -516,7 +516,7 @@ class HomePublisher:
                 for each in replicas
             ],
             made=await self._made_with(home.user),
-            retried=await store.jobs.fetch_retries([job.id for job in found]),
+            retried=await store.jobs.list_retried([job.id for job in found]),
             questions=questions,
             to_approve=await store.jobs.list_to_approve(home.user, MAX_COUNTED),
             admin=await self._admin_sections() if is_admin else (),

@@ -281,7 +281,7 @@ async def open_retry(
     ``draw`` returns the form of the job with these metadata.
     """
     job = await find_job(ctx, action)
-    retry = (await ctx.store.jobs.fetch_retries([job.id])).get(job.id)
+    retry = await ctx.store.jobs.fetch_retry(job)
     if retry is not None:
         ctx.answer_later(action, _already_retried(ctx, retry))
         return None
