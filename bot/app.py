@@ -191,6 +191,7 @@ async def running(
             access=Access(
                 client,
                 installation,
+                store.limits,
                 background,
                 clock,
                 timings,

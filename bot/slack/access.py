@@ -28,7 +28,7 @@ from bot.slack.views.usage import (
     groups_asked,
     person_sentence,
 )
-from bot.store import Limits
+from bot.store import Limits, LimitsTable
 from bot.tasks import BackgroundTasks
 from bot.timings import Clock, Timings, deadline
 
@@ -217,6 +217,7 @@ class Access:
 
     Args:
         installation: the workspace and the app that requests have to come from.
+        limits: who may ask for what, and where.
         background: runs the questions to Slack.
         clock, timings: how long an answer of Slack's counts.
         admins: the ids of those who can change a limit.
@@ -227,6 +228,7 @@ class Access:
         self,
         client: AsyncWebClient,
         installation: InstallationSource,
+        limits: LimitsTable,
         background: BackgroundTasks,
         clock: Clock,
         timings: Timings,
@@ -240,7 +242,8 @@ class Access:
         self._timings = timings
         self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
-        self._limits = installation.calls.limits
+        self._limits = limits
+        self._rate_limits = installation.calls.limits
         max_age = timings.person_max_age
         self._people = Lookups(self._look_up_person, background, clock, max_age)
         self._channels = Lookups(self._look_up_channel, background, clock, max_age)
@@ -287,7 +290,7 @@ class Access:
         self._people.prepare(user)
 
     async def early_refusal(
-        self, limits: Limits, kind: str, user: str, channel: str, deadline: float
+        self, kind: str, user: str, channel: str, deadline: float
     ) -> str | None:
         """Return why a user may not ask for a kind at all, or not in this channel.
 
@@ -295,6 +298,7 @@ class Access:
         a user whom nobody asked about before. What is not known by then is refused when the form is
         submitted.
         """
+        limits = self._limits.current
         if not _is_named(limits, kind, user):
             person = self._people.known(user) or await self._people.get(user, deadline)
             if person is not None and (refusal := self._member_refusal(person)):
@@ -302,21 +306,19 @@ class Access:
         if not limits.allows_channel(channel):
             allowed = [f"<#{each}>" for each in sorted(limits.allowed_channels)[:_MAX_NAMED]]
             return channel_sentence(allowed, self.admin_mentions)
-        membership = await self.membership(limits, kind, user, deadline)
+        membership = await self.membership(kind, user, deadline)
         refusal = person_sentence(membership, self.admin_mentions)
         is_allowed = limits.allows_person(kind, user, membership.groups)
         return None if is_allowed or refusal == NOT_CHECKED else refusal
 
-    async def asking_refusal(
-        self, limits: Limits, kind: str, user: str, deadline: float
-    ) -> str | None:
+    async def asking_refusal(self, kind: str, user: str, deadline: float) -> str | None:
         """Return why a user may not ask for what costs money or changes what others see.
 
         A guest may if the limits name them for the kind. Without an answer by the deadline, by the
         event loop's clock, nobody may who was not asked about before: a member tries again, whereas
         what a guest spends is gone.
         """
-        if _is_named(limits, kind, user):
+        if _is_named(self._limits.current, kind, user):
             return None
         person = await self._people.get(user, deadline)
         return NOT_CHECKED if person is None else self._member_refusal(person)
@@ -380,12 +382,12 @@ class Access:
 
     # ── What limits say ───────────────────────────────────────────────────────────────────────
 
-    async def membership(self, limits: Limits, kind: str, user: str, deadline: float) -> Membership:
+    async def membership(self, kind: str, user: str, deadline: float) -> Membership:
         """Return the user groups of a person, of those that say who may ask for a kind.
 
         As far as that is known by the deadline.
         """
-        ids = sorted(groups_asked(limits, kind, user))
+        ids = sorted(groups_asked(self._limits.current, kind, user))
         found = await asyncio.gather(*(self._members.get(each, deadline) for each in ids))
         problem = ""
         if None in found:
@@ -399,8 +401,9 @@ class Access:
         )
         return Membership(inside, problem)
 
-    async def channel_refusal(self, limits: Limits, channel: str, deadline: float) -> str | None:
+    async def channel_refusal(self, channel: str, deadline: float) -> str | None:
         """Return why limits let nobody post in a channel, in plain text."""
+        limits = self._limits.current
         if limits.allows_channel(channel):
             return None
         allowed = sorted(limits.allowed_channels)[:_MAX_NAMED]
@@ -543,7 +546,7 @@ class Access:
         self, model: type[_A], method: str, call: Callable[[], Awaitable[AsyncSlackResponse]]
     ) -> _A | None:
         """Return what Slack says; None if it does not answer, or asks to wait."""
-        if self._limits.until(method) is not None:
+        if self._rate_limits.until(method) is not None:
             return None
         try:
             async with translated(self._timings.call_timeout):
@@ -551,7 +554,7 @@ class Access:
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != _NO_SCOPE:
                 # The workspace refuses the app: the same question again gets no other answer.
-                self._limits.limit(method, self._timings.pause)
+                self._rate_limits.limit(method, self._timings.pause)
             return cast("_A", model.model_construct(error=error.code))
         except OutsideError:
             return None

@@ -326,7 +326,7 @@ class HandlerContext:
         user, until = request.user, deadline(self.timings.person_timeout)
         self.access.prepare(user, channel)
         limits, left = self.store.limits.current, self.store.limits.left(user, self.clock.now())
-        if refusal := await self.access.early_refusal(limits, kind, user, channel, until):
+        if refusal := await self.access.early_refusal(kind, user, channel, until):
             return refusal
         left = [await self.store.limits.open_left(user), *left]
         if spent := next((each for each in left if not each.number), None):

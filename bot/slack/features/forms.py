@@ -399,8 +399,7 @@ async def _place_refusal(
     chosen = submission.view.fields().get("where")
     if chosen is not None and not _CHANNEL.fullmatch(chosen):
         return "I can't post there. Please choose another channel."
-    limits = ctx.store.limits.current
-    not_allowed = await ctx.access.channel_refusal(limits, channel, deadline)
+    not_allowed = await ctx.access.channel_refusal(channel, deadline)
     return not_allowed or await ctx.access.posting_refusal(channel, deadline)
 
 
@@ -444,11 +443,11 @@ async def submit_job(
         Refusal: it is not stored.
     """
     view, user, metadata = submission.view, submission.user, metadata_of(submission.view)
-    channel, limits = _place(submission, metadata), ctx.store.limits.current
+    channel = _place(submission, metadata)
     wrong = dict(errors)
     if not_there := await _place_refusal(ctx, submission, channel, deadline):
         wrong["where"] = not_there
-    not_allowed = await ctx.access.asking_refusal(limits, kind, user, deadline)
+    not_allowed = await ctx.access.asking_refusal(kind, user, deadline)
     if errors or (
         (wrong or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
     ):
@@ -506,8 +505,7 @@ async def _stored(ctx: HandlerContext, asked: Request, metadata: Metadata, deadl
     seen_in, sees_all = None, False
     if asked.fingerprint is not None and metadata.get("anew") != asked.fingerprint:
         seen_in, sees_all = metadata["channel"], await ctx.is_admin(user, deadline)
-    limits = ctx.store.limits.current
-    membership = await ctx.access.membership(limits, asked.kind, user, deadline)
+    membership = await ctx.access.membership(asked.kind, user, deadline)
     try:
         return await ctx.store.jobs.submit(
             asked, now, seen_in=seen_in, sees_all=sees_all, groups=membership.groups

@@ -153,10 +153,9 @@ async def _queue_again(
     that.
     """
     now = ctx.clock.now()
-    limits = ctx.store.limits.current
-    if refusal := await ctx.access.asking_refusal(limits, job.kind, user, deadline):
+    if refusal := await ctx.access.asking_refusal(job.kind, user, deadline):
         return refusal
-    membership = await ctx.access.membership(limits, job.kind, user, deadline)
+    membership = await ctx.access.membership(job.kind, user, deadline)
     try:
         queued = await ctx.store.jobs.create_again(
             job.id, job.attempts, user, now, membership.groups

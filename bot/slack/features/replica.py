@@ -367,8 +367,8 @@ async def _set_default(ctx: HandlerContext, command: SlashCommand, wanted: str) 
 
 async def _check_asking(ctx: HandlerContext, command: SlashCommand) -> None:
     """Raise ``Refusal`` if the person may not change what others see."""
-    limits, until = ctx.store.limits.current, deadline(ctx.timings.call_timeout)
-    if refusal := await ctx.access.asking_refusal(limits, _KIND, command.user, until):
+    until = deadline(ctx.timings.call_timeout)
+    if refusal := await ctx.access.asking_refusal(_KIND, command.user, until):
         raise Refusal(refusal)
 
 
