@@ -182,7 +182,6 @@ async def running(
             background=background,
             clock=clock,
             timings=timings,
-            admins=settings.admin_users,
             consent_statement=settings.consent_statement,
             media_hosts=settings.media_hosts,
             command_prefix=settings.command_prefix,
@@ -191,11 +190,10 @@ async def running(
             access=Access(
                 client,
                 installation,
-                store.limits,
                 background,
                 clock,
                 timings,
-                admins=settings.admin_users,
+                limits=store.limits,
                 allow_shared_channels=settings.allow_shared_channels,
             ),
             # Made below; nobody opens one before.

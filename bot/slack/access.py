@@ -217,10 +217,9 @@ class Access:
 
     Args:
         installation: the workspace and the app that requests have to come from.
-        limits: who may ask for what, and where.
         background: runs the questions to Slack.
         clock, timings: how long an answer of Slack's counts.
-        admins: the ids of those who can change a limit.
+        limits: who may ask for what, and where, and who ``ADMIN_USERS`` names.
         allow_shared_channels: whether to post where other organisations read.
     """
 
@@ -228,19 +227,17 @@ class Access:
         self,
         client: AsyncWebClient,
         installation: InstallationSource,
-        limits: LimitsTable,
         background: BackgroundTasks,
         clock: Clock,
         timings: Timings,
         *,
-        admins: frozenset[str],
+        limits: LimitsTable,
         allow_shared_channels: bool,
     ) -> None:
         self._client = client
         self._installation = installation
         self._clock = clock
         self._timings = timings
-        self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
         self._limits = limits
         self._rate_limits = installation.calls.limits
@@ -323,13 +320,16 @@ class Access:
         person = await self._people.get(user, deadline)
         return NOT_CHECKED if person is None else self._member_refusal(person)
 
-    async def is_workspace_admin(self, user: str, deadline: float) -> bool:
-        """Return whether Slack says, by the deadline, that a user is an owner or admin here.
+    async def is_admin(self, user: str, until: float | None = None) -> bool:
+        """Return whether a user is an admin: one of ``ADMIN_USERS``.
 
-        It has to be a full member of the bot's own workspace, and of no other.
+        Where that names nobody, the owners and admins of the bot's own workspace are, if they are
+        full members and Slack says so ``until`` then: by default for ``person_timeout``.
         """
-        max_age = self._timings.person_max_age
-        person = await self._people.fresh(user, deadline, max_age)
+        if admins := self._limits.current.admins:
+            return user in admins
+        until = until or deadline(self._timings.person_timeout)
+        person = await self._people.fresh(user, until, self._timings.person_max_age)
         return self._is_member_here(person) and (person.is_admin or person.is_owner)
 
     async def owner_refusal(self, user: str, deadline: float) -> str | None:
@@ -412,13 +412,18 @@ class Access:
         return channel_sentence(channels, await self.admin_names(deadline))
 
     @property
+    def _named_admins(self) -> list[str]:
+        return sorted(self._limits.current.admins)[:_MAX_NAMED]
+
+    @property
     def admin_mentions(self) -> str:
         """Who can change a limit, for a message."""
-        return listed([f"<@{each}>" for each in self._admins], "or") if self._admins else OPERATOR
+        mentions = [f"<@{each}>" for each in self._named_admins]
+        return listed(mentions, "or") if mentions else OPERATOR
 
     async def admin_names(self, deadline: float) -> str:
         """Return who can change a limit, in plain text: names that Slack tells by the deadline."""
-        names = await self.names(self._admins, deadline)
+        names = await self.names(self._named_admins, deadline)
         return listed([*names.values()], "or") if names else OPERATOR
 
     # ── Channels ──────────────────────────────────────────────────────────────────────────────

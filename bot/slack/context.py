@@ -257,8 +257,6 @@ class HandlerContext:
     background: BackgroundTasks
     clock: Clock
     timings: Timings
-    admins: frozenset[str]
-    """The ids that ``ADMIN_USERS`` names; see ``is_admin``."""
     access: Access
     installation: InstallationSource
     open_home: Callable[[str, int], Awaitable[None]]
@@ -276,20 +274,9 @@ class HandlerContext:
         """Return the command of a kind of job, as people type it."""
         return f"/{self.command_prefix}{kind}"
 
-    async def is_admin(self, user: str, until: float | None = None) -> bool:
-        """Return whether a user is an admin: one of ``ADMIN_USERS``.
-
-        Where that names nobody, the workspace's owners and admins are, if Slack says so ``until``
-        then, by the event loop's clock: by default for ``person_timeout``.
-        """
-        if self.admins:
-            return user in self.admins
-        until = until or deadline(self.timings.person_timeout)
-        return await self.access.is_workspace_admin(user, until)
-
     async def may_press(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
-        return user == job.user or await self.is_admin(user)
+        return user == job.user or await self.access.is_admin(user)
 
     async def may_see(self, user: str, channel: str, job: Job) -> bool:
         """Return whether a user who asks in a channel may see a job: it is there, or theirs."""

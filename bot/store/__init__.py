@@ -71,6 +71,7 @@ __all__ = [
     "Limited",
     "Limits",
     "LimitsInForce",
+    "LimitsTable",
     "Memory",
     "MonthSpending",
     "NobodyToApprove",

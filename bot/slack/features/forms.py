@@ -504,7 +504,7 @@ async def _stored(ctx: HandlerContext, asked: Request, metadata: Metadata, deadl
     user, now = asked.user, ctx.clock.now()
     seen_in, sees_all = None, False
     if asked.fingerprint is not None and metadata.get("anew") != asked.fingerprint:
-        seen_in, sees_all = metadata["channel"], await ctx.is_admin(user, deadline)
+        seen_in, sees_all = metadata["channel"], await ctx.access.is_admin(user, deadline)
     membership = await ctx.access.membership(asked.kind, user, deadline)
     try:
         return await ctx.store.jobs.submit(

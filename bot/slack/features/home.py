@@ -171,7 +171,7 @@ class _Groups(Payload):
 
 async def open_limits(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Open the form with the limits that are in force."""
-    if not await ctx.is_admin(action.user):
+    if not await ctx.access.is_admin(action.user):
         return _ADMINS_ONLY
     in_force = await ctx.store.limits.fetch()
     return await ctx.open_view(action.trigger_id, limits_form(in_force, await _groups(ctx)))
@@ -180,7 +180,7 @@ async def open_limits(ctx: HandlerContext, action: BlockAction) -> str | None:
 async def change_limits(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Have in force what an admin has changed in the form, or say why not."""
     view, user = submission.view, submission.user
-    if not await ctx.is_admin(user):
+    if not await ctx.access.is_admin(user):
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
         raise Refusal(_ADMINS_ONLY)
     limits, metadata = ctx.store.limits, view.metadata(_LimitsMetadata)
@@ -188,7 +188,7 @@ async def change_limits(ctx: HandlerContext, submission: ViewSubmission) -> Json
     if mistakes := limits.mistakes(filled):
         errors = {_block_id(name, metadata.drawn): said for name, said in mistakes.items()}
         return field_errors(view, errors)
-    now, homes = ctx.clock.now(), ctx.admins | {user}
+    now, homes = ctx.clock.now(), limits.current.admins | {user}
     if not await limits.change(filled, user, now, shown=metadata.shown, homes=homes):
         note = _changed_meanwhile(metadata.shown, limits.known)
         groups, drawn = await _groups(ctx), metadata.drawn + 1
@@ -370,7 +370,7 @@ def _is_group(identifier: str) -> bool:
 
 async def open_spending(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Show what everybody had created this month, with a menu of months."""
-    if not await ctx.is_admin(action.user):
+    if not await ctx.access.is_admin(action.user):
         return _NOT_SHOWN
     now = ctx.clock.now()
     view = spending_modal(await ctx.store.limits.fetch_spending(now), now, ctx.price)
@@ -379,7 +379,7 @@ async def open_spending(ctx: HandlerContext, action: BlockAction) -> str | None:
 
 async def choose_month(ctx: HandlerContext, action: BlockAction) -> None:
     """Show another month."""
-    if (view := action.view) is not None and await ctx.is_admin(action.user):
+    if (view := action.view) is not None and await ctx.access.is_admin(action.user):
         now = ctx.clock.now()
         month = month_named(view.fields().get(MONTH, ""), now)
         shown = spending_modal(await ctx.store.limits.fetch_spending(month), now, ctx.price)
@@ -497,7 +497,7 @@ class HomePublisher:
         ctx, store = self._ctx, self._ctx.store
         found = await store.jobs.list_running_first(home.user, home.page * PAGE, PAGE + 1)
         replicas = store.replicas.find_own_first(home.user, MAX_REPLICAS)
-        is_admin = await ctx.is_admin(home.user, ctx.service_deadline())
+        is_admin = await ctx.access.is_admin(home.user, ctx.service_deadline())
         questions = (
             await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
         )

@@ -413,7 +413,9 @@ async def show_status(
     if job is not None and not await ctx.may_see(command.user, command.channel, job):
         state = state_word(job, presenter).lower()
         return f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
-    if job is None and not (ctx.store.replicas.get(wanted) or await ctx.is_admin(command.user)):
+    if job is None and not (
+        ctx.store.replicas.get(wanted) or await ctx.access.is_admin(command.user)
+    ):
         # It may be what was made for somebody, and deleted here since.
         return (
             f"I can't find a {presenter.noun} “{escape(wanted)}”. "
@@ -473,7 +475,7 @@ async def current_status(
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
         await ctx.store.jobs.wake(job, ctx.clock.now())
-    elif not await ctx.is_admin(reader):
+    elif not await ctx.access.is_admin(reader):
         # A replica that everybody can pick. For whom it was trained is not known any more.
         public = {name: text for name, text in snapshot.facts.items() if name in _PUBLIC}
         snapshot = replace(snapshot, reason="", facts=public)

@@ -315,7 +315,7 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand) -> Message:
     known = ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
-    is_admin = await ctx.is_admin(command.user)
+    is_admin = await ctx.access.is_admin(command.user)
     replicas = listed_replicas(known, command.user, is_admin=is_admin)
     return Message.of([*trainings.blocks, *replicas.blocks])
 
@@ -379,7 +379,7 @@ async def open_change(
     ctx: HandlerContext, verb: str, request: SlashCommand | BlockAction, replica_id: str
 ) -> str | None:
     """Open the form that changes a replica, or with "remove", asks; return why not, if so."""
-    known, is_admin = ctx.store.replicas.get(replica_id), await ctx.is_admin(request.user)
+    known, is_admin = ctx.store.replicas.get(replica_id), await ctx.access.is_admin(request.user)
     if known is None or known.removed:
         return REPLICA_REMOVED
     if not (is_admin or request.user == known.owner):
@@ -486,7 +486,7 @@ async def edit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
         user,
         ctx.clock.now(),
         # Whose form lacks the field has not chosen that nobody owns it.
-        is_admin=_OWNER in view.values and await ctx.is_admin(user),
+        is_admin=_OWNER in view.values and await ctx.access.is_admin(user),
         name=name if known is None or name != known.service_name else None,
         asks_owner=fields.get(_WHO_ASKS) == "ask",
         owner=owner,
@@ -499,7 +499,7 @@ async def remove(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Stop offering a replica."""
     replica_id, user = submission.view.metadata(_Metadata).replica, submission.user
     removed = await ctx.store.replicas.remove(
-        replica_id, user, ctx.clock.now(), is_admin=await ctx.is_admin(user)
+        replica_id, user, ctx.clock.now(), is_admin=await ctx.access.is_admin(user)
     )
     return {} if removed else general_error((), _NOT_YOURS, title="Not removed")
 
@@ -565,7 +565,7 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
     replicas, now = ctx.store.replicas, ctx.clock.now()
     if user is None:
         await replicas.learn(snapshot, now)
-    elif not await replicas.add(snapshot, user, now, is_admin=await ctx.is_admin(user)):
+    elif not await replicas.add(snapshot, user, now, is_admin=await ctx.access.is_admin(user)):
         raise Refusal(f"This replica was removed. {_NOT_YOURS}")
     known = replicas.get(replica_id)
     if known is not None and known.removed:

@@ -443,8 +443,8 @@ class Messenger(Outbox):
 
     async def _said(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         """Return what a delivery says now, in full form."""
-        job, presenters, admins = outgoing.job, self._ctx.presenters, self._ctx.admins
-        store, presenter = self._ctx.store, presenters[job.kind]
+        job, presenters, store = outgoing.job, self._ctx.presenters, self._ctx.store
+        presenter, admins = presenters[job.kind], store.limits.current.admins
         if delivery.role is Role.QUESTION:
             first = self._admins_first
             return questions(delivery, job, outgoing.listed, presenters, admins, admins_first=first)
