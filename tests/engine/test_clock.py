@@ -94,9 +94,6 @@ def blind(world: World) -> None:
     world.slack.scopes -= {scope for scope in world.slack.scopes if "history" in scope}
 
 
-# ── While a call is under way ─────────────────────────────────────────────────────────────────
-
-
 @JUMPS
 @pytest.mark.parametrize("call", ["create_video", "read_video", "card", "chat.update", "reply"])
 async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
@@ -141,8 +138,6 @@ async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
     world.expect_one_reply_to(ANA, BEN)
     assert world.ephemerals(world.ana) == []
 
-
-# ── While nothing is under way ────────────────────────────────────────────────────────────────
 
 Step = Callable[[JumpyWorld], Awaitable[None]]
 
@@ -213,8 +208,6 @@ async def test_an_unconfirmed_job_is_not_created_again_when_the_clock_jumps(
     assert len(world.requests_for("create_video")) == 1
 
 
-# ── A clock that is put right and stays so ────────────────────────────────────────────────────
-
 HOUR = timedelta(hours=1)
 
 
@@ -261,9 +254,6 @@ async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set(
         await world.advance(minutes=5)
 
     world.expect_one_reply_to(ANA)
-
-
-# ── The sweep ─────────────────────────────────────────────────────────────────────────────────
 
 
 class Sweeping:

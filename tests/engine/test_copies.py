@@ -37,9 +37,6 @@ def world(world_of_copies: World) -> World:
     return world_of_copies
 
 
-# ── Forms ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_form_that_one_copy_opened_is_served_and_submitted_at_the_other(
     world: World,
 ) -> None:
@@ -55,9 +52,6 @@ async def test_a_form_that_one_copy_opened_is_served_and_submitted_at_the_other(
         await world.advance(minutes=5)
         card, reply = world.posts()
         assert (reply.thread_ts, world.created_count()) == (card.ts, 1)
-
-
-# ── Clicks ────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -91,9 +85,6 @@ async def test_a_click_that_reaches_the_other_copy_later_changes_nothing(world: 
         assert len(world.requests_for("create_video")) == 2
 
 
-# ── What one copy learns ──────────────────────────────────────────────────────────────────────
-
-
 async def test_what_one_copy_learns_of_replicas_the_other_offers_at_once(world: World) -> None:
     async with world.running_copies() as (first, second):
         await world.at(first, world.ana.command("/replica", f"add {REPLICA}"))
@@ -113,9 +104,6 @@ async def test_what_one_copy_learns_of_replicas_the_other_offers_at_once(world: 
             await form.close()
         form = await world.at(first, world.open_form(world.ben))
         assert form.values["replica_id"] == "r-kim"
-
-
-# ── Callbacks, and messages in order ──────────────────────────────────────────────────────────
 
 
 async def test_a_callback_reaches_the_other_copy_at_any_moment_of_a_job(world: World) -> None:
@@ -153,9 +141,6 @@ async def test_a_copy_that_starts_delays_no_edit_of_the_others(world: World) -> 
         async with world.running_bot():
             await world.advance(seconds=10)
             assert "Ready" in world.now(card).text
-
-
-# ── Socket Mode ───────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_envelope_that_two_copies_receive_is_one_request(world: World) -> None:

@@ -65,8 +65,6 @@ async def expect_one_reply(live: LiveWorld, word: str = "Ready") -> Message:
     return reply
 
 
-# ── The life of a video, cut off ──────────────────────────────────────────────────────────────
-
 STEPS = ["card", "edit", "read", "last read", "last edit", "reply"]
 
 
@@ -137,9 +135,6 @@ async def test_a_bot_that_dies_during_the_search_for_its_post_posts_it_once(
     await expect_one_reply(live)
 
 
-# ── A create call that was cut off ────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 @pytest.mark.parametrize("phase", ["before", "after"])
 async def test_an_interrupted_create_call_is_asked_about_and_never_repeated_by_itself(
@@ -184,9 +179,6 @@ async def test_an_interrupted_create_call_is_reconciled_by_an_earlier_callback(
     assert len(live.service.callbacks) == 1
 
 
-# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
-
-
 def reads_first_after(live: LiveWorld, wait: timedelta) -> None:
     schedule = replace(live.timings.minutes, first_interval=wait, max_interval=wait)
     live.timings = replace(live.timings, minutes=schedule)
@@ -227,9 +219,6 @@ async def test_polling_makes_up_for_a_callback_to_a_dead_bot(tmp_path: Path) -> 
         assert [callback.status for callback in live.service.callbacks] == [503]
 
 
-# ── A form that was sent off ──────────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 @pytest.mark.parametrize("phase", ["before", "after"])
 async def test_an_unanswered_form_is_submitted_again_and_makes_one_video(
@@ -245,8 +234,6 @@ async def test_an_unanswered_form_is_submitted_again_and_makes_one_video(
     await expect_one_reply(live)
     assert live.created_count() == 1
 
-
-# ── Many at once ──────────────────────────────────────────────────────────────────────────────
 
 TEN = {
     "Words of the first.": "before card",
@@ -297,9 +284,6 @@ async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: Live
     assert live.posts() == 10 + 9
 
 
-# ── Ending in good order ──────────────────────────────────────────────────────────────────────
-
-
 async def test_a_graceful_stop_is_quick_and_loses_nothing(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     world = LiveWorld(tmp_path)
@@ -334,9 +318,6 @@ async def half_a_request(live: LiveWorld) -> AsyncIterator[None]:
         )
         assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
         yield
-
-
-# ── The database ──────────────────────────────────────────────────────────────────────────────
 
 
 @on_sqlite_alone

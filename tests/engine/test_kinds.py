@@ -21,9 +21,6 @@ FILM = "https://example.com/film.mp4"
 KINDS: list[Kind] = [VIDEO, REPLICA]
 
 
-# The form
-
-
 def mistakes(fields: dict[str, str]) -> dict[str, str]:
     with pytest.raises(Invalid) as caught:
         parse(fields, MAX_BOX)
@@ -124,9 +121,6 @@ def test_a_progress_is_a_valid_pair_of_numbers_or_none(subtests: pytest.Subtests
             assert progress(text) == found
 
 
-# The create request and its answer
-
-
 def test_a_created_job_is_in_progress_whatever_its_status(subtests: pytest.Subtests) -> None:
     for kind in KINDS:
         with subtests.test(kind=kind.name):
@@ -150,9 +144,6 @@ def test_a_created_job_needs_an_id(subtests: pytest.Subtests) -> None:
                 for answer in answers:
                     with pytest.raises(Unreadable):
                         kind.created(answer)
-
-
-# Reading
 
 
 def test_an_answer_without_a_status_is_unreadable(subtests: pytest.Subtests) -> None:
@@ -303,9 +294,6 @@ def test_a_huge_answer_is_read() -> None:
     assert VIDEO.read(answer, "v1").facts["script"] == "x" * 10_000, "cut to what is of use"
 
 
-# Whether it is what was asked for
-
-
 SAME, DIFFERENT, UNKNOWN = Comparison.SAME, Comparison.DIFFERENT, Comparison.UNKNOWN
 ASKED = 'Welcome to "Studio 7", dear friends.\n\nToday: the weather, Ana\'s café & \uff21\uff29.'
 
@@ -360,9 +348,6 @@ def test_a_snapshot_with_nothing_to_compare_is_neither_the_same_nor_another(
             snapshot = kind.read({"status": "x"}, "x1")
             assert kind.compare({}, snapshot) is UNKNOWN
             assert kind.compare({"script": "", "video_name": ""}, snapshot) is UNKNOWN
-
-
-# Times
 
 
 def test_times_of_the_service_are_parsed_in_each_observed_format(subtests: pytest.Subtests) -> None:

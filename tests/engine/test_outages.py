@@ -27,9 +27,6 @@ def lines(caplog: pytest.LogCaptureFixture, side: str) -> list[tuple[str, object
     ]
 
 
-# ── The log ───────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_service_that_is_gone_is_one_line_with_the_cause_and_one_when_it_is_back(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,9 +74,6 @@ async def test_an_outage_of_slack_is_one_line_with_the_cause_and_one_when_it_is_
     assert len(world.replies(card)) == 1
 
 
-# ── Requests that are turned away ─────────────────────────────────────────────────────────────
-
-
 async def test_a_wrong_signing_secret_is_one_counted_line_a_minute(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,9 +98,6 @@ async def test_a_clock_that_is_off_is_one_counted_line_a_minute_with_the_differe
     found = [each for each in caplog.records if "set its clock" in each.message]
     assert [vars(each)["count"] for each in found] == [1]
     assert abs(vars(found[0])["clock_ahead_s"] - ahead.total_seconds()) <= 1
-
-
-# ── Odd answers ───────────────────────────────────────────────────────────────────────────────
 
 
 async def test_videos_that_cannot_be_read_are_no_outage_while_others_can(

@@ -42,8 +42,6 @@ from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
-# ── What it is, and how it is shown ───────────────────────────────────────────────────────────
-
 TRAILER: Final = replace(VIDEO, name="trailer", kept_params=frozenset({"video_name"}))
 COMMAND: Final = "/trailer"
 CALLBACK_ID: Final = "create_trailer"
@@ -135,9 +133,6 @@ def _draw_form(
 
 
 FEATURE: Final = Feature(TRAILER, TrailerPresenter(), register)
-
-
-# ── What becomes of it ────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture

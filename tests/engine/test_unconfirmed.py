@@ -51,9 +51,6 @@ async def _until_created(world: World, form: Modal) -> None:
     world.service.on_request = None
 
 
-# ── A callback clears it up ───────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     "fault",
     [
@@ -138,9 +135,6 @@ async def test_a_callback_clears_up_a_create_answer_that_named_the_video_of_anot
     assert "what a create call made could not be bound to it" in caplog.messages
 
 
-# ── The question ──────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(world: World) -> None:
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
@@ -153,9 +147,6 @@ async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(world:
     assert "Needs an answer" in world.now(card).text
     assert world.posts() == [world.now(card), world.question(card)]
     assert len(world.requests_for("create_video")) == 1
-
-
-# ── I found it ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_wrong_id_is_refused_under_its_field(world: World) -> None:
@@ -242,9 +233,6 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
     assert f"/watch/{video_id}" in reply.text
 
 
-# ── Create again, give up ─────────────────────────────────────────────────────────────────────
-
-
 async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(world: World) -> None:
     asking = await world.loses_create(made=False)
 
@@ -318,9 +306,6 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
     assert video_id in str(await world.details(world.ana, card))
     assert len(world.replies(asking)) == 1
     assert len(world.posts()) == 3
-
-
-# ── Odd moments ───────────────────────────────────────────────────────────────────────────────
 
 
 async def _calls_back(world: World, attempt: int, video_id: str) -> None:

@@ -16,8 +16,6 @@ from tests.invalid_cases import CREATE_RESPONSES, READ_RESPONSES, SLACK_RESPONSE
 from tests.invalid_input import FAST, BotUnderTest, submitted_view
 from tests.world import REPLICA, World, number_of
 
-# ── Responses ─────────────────────────────────────────────────────────────────────────────────
-
 
 @pytest.fixture
 async def polling_bot(memory: Path, logged: io.StringIO) -> AsyncIterator[BotUnderTest]:

@@ -207,9 +207,6 @@ def test_an_apostrophe_in_a_quoted_link_does_not_hide_its_query() -> None:
     assert without_keys("https://h.example.com/o'b.mp4?SECRET") == "https://h.example.com/o'b.mp4"
 
 
-# ── Long texts ────────────────────────────────────────────────────────────────────────────────
-
-
 def test_no_part_of_a_long_text_is_searched_for_queries_twice(subtests: pytest.Subtests) -> None:
     for part in ["https://", "https://a", "http:\\/\\/", "https://a/%2F"]:
         with subtests.test(part=part):

@@ -259,8 +259,6 @@ async def test_an_id_that_is_a_sentence_is_not_logged(
     assert vars(record)["remote_id"] == "other"
 
 
-# ── The doctor ────────────────────────────────────────────────────────────────────────────────
-
 ODD: Final = "Ac\x1b[31mme\r\nok    settings\t\u202egnp\u2066 \x07\x9b1m"
 
 

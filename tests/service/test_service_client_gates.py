@@ -84,9 +84,6 @@ def operations(sandbox: SandboxVideoService) -> list[str]:
     return [each.operation for each in sandbox.requests]
 
 
-# Too many calls
-
-
 async def test_a_rate_limit_of_reads_is_found_with_few_refused_calls(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
@@ -132,9 +129,6 @@ async def test_a_rate_limit_without_a_time_backs_off_for_all_calls_together(
         await outcomes(service, 3)
         await clock.advance(timedelta(seconds=1))
     assert len(sandbox.requests) <= 7
-
-
-# A refused key
 
 
 async def test_a_gate_does_not_stay_closed_because_the_clock_was_set_back(
@@ -228,9 +222,6 @@ async def test_a_403_does_not_show_that_the_key_works_again(
     assert service.is_key_refused
 
 
-# An account without credit
-
-
 async def test_without_credit_one_trial_call_is_made_after_ten_minutes(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock, recoveries: list[str]
 ) -> None:
@@ -259,9 +250,6 @@ async def test_a_402_closes_only_its_own_kind(
     await failed_create(service)
     await create(service, REPLICAS)
     assert isinstance(await failed_create(service), Held)
-
-
-# Slots
 
 
 async def test_nobody_has_more_than_half_of_the_calls_while_others_wait(

@@ -35,9 +35,6 @@ def endings(world: World) -> list[str]:
     return ["".join(reply.text for reply in world.replies(card)) for card in cards(world)]
 
 
-# ── Too many calls ────────────────────────────────────────────────────────────────────────────
-
-
 async def test_all_creates_wait_as_long_as_one_of_them_is_asked_to(world: World) -> None:
     began = world.clock.now()
     wait = timedelta(minutes=3)
@@ -57,9 +54,6 @@ async def test_all_creates_wait_as_long_as_one_of_them_is_asked_to(world: World)
     ]
     assert world.created_count() == 2
     assert len(world.requests_for("create_replica")) == 1
-
-
-# ── A key that is refused ─────────────────────────────────────────────────────────────────────
 
 
 async def test_a_401_for_one_request_stops_nobody_elses(world: World) -> None:
@@ -120,9 +114,6 @@ async def test_queued_requests_wait_while_the_key_is_refused(world: World) -> No
     assert len([ending for ending in endings(world) if "is ready" in ending]) == 2
 
 
-# ── An account without credit ─────────────────────────────────────────────────────────────────
-
-
 async def test_an_odd_request_does_not_keep_its_kind_closed(world: World) -> None:
     world.service.add_replica(UNPAID, "Premium")
     world.service.out_of_credit = True
@@ -149,9 +140,6 @@ async def test_a_request_that_waits_for_credit_for_a_day_ends_with_an_answer(wor
     await world.advance(hours=2)
 
     assert "Out of video credits. You weren't charged." in endings(world)[1]
-
-
-# ── After an outage ───────────────────────────────────────────────────────────────────────────
 
 
 async def test_after_an_outage_all_jobs_go_on_as_soon_as_one_call_succeeds(

@@ -94,9 +94,6 @@ async def failed_read(service: VideoService) -> OutsideError:
     return caught.value
 
 
-# What an answer means
-
-
 async def test_a_create_and_a_read_return_the_services_json(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
@@ -266,9 +263,6 @@ async def test_the_reason_is_what_the_service_says_in_words_that_fit_a_message(
             error = await failed_read(service)
             assert error.reason == (reason or "The video service answered 400 without saying why.")
             assert len(error.reason) <= 500
-
-
-# Connections
 
 
 async def test_an_answer_of_a_mebibyte_is_read(
@@ -519,9 +513,6 @@ async def test_an_id_that_would_change_the_path_is_refused_without_a_call(
     with pytest.raises(Refused):
         await client_of(listener.server.url, clients, clock).read(REPLICAS, dots)
     assert listener.requests == []
-
-
-# Everything that can be raised
 
 
 def subclasses(base: type[Exception]) -> list[type[Exception]]:

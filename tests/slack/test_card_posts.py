@@ -68,9 +68,6 @@ def methods(world: World) -> list[str]:
     return [call.method for call in world.slack.calls]
 
 
-# ── Three calls ───────────────────────────────────────────────────────────────────────────────
-
-
 @in_both_modes
 @on_both_engines
 async def test_a_video_takes_three_calls_to_slack(world: World) -> None:
@@ -137,9 +134,6 @@ async def test_a_job_that_ends_before_its_card_could_be_posted_is_posted_as_it_e
     assert EDIT not in methods(world)
 
 
-# ── A process that dies ───────────────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 async def test_a_card_comes_though_the_process_ended_right_after_the_form(
     quiet_world: World,
@@ -156,9 +150,6 @@ async def test_a_card_comes_though_the_process_ended_right_after_the_form(
             [card] = world.slack.messages("studio")
             assert "Checking" in card.text
             assert "Requested by ana" in card.text
-
-
-# ── Names ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_nobody_is_pinged_but_by_the_closing_reply(world: World) -> None:

@@ -78,8 +78,6 @@ def buttons(message: Message) -> dict[str, dict[str, Any]]:
     return {each["text"]["text"]: dict(each) for each in buttons_of(message.blocks)}
 
 
-# Replicas
-
 TRAINING = replace(
     JOB,
     kind="replica",
@@ -118,8 +116,6 @@ def test_a_sentence_with_another_meaning_is_not_explained(subtests: pytest.Subte
             )
             assert "Most likely" not in reply(job, REPLICA_PRESENTER).text
 
-
-# Whatever people and the service wrote
 
 NASTY = [
     "<!channel>",
@@ -331,9 +327,6 @@ async def test_any_text_passes_through_the_form_the_card_the_reply_and_the_list(
             await world.settle()
             made += 1
             assert world.created_count() == made
-
-
-# The bricks
 
 
 @given(st.text("&<>ab ") | st.text(), st.integers(0, 30))

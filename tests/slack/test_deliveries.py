@@ -52,9 +52,6 @@ def _card_and_reply(world: World, channel: str = "studio") -> tuple[Message, Mes
     return card, reply
 
 
-# ── Answers that are lost ─────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("fault", LOST + NOT_DONE)
 async def test_a_card_whose_post_got_no_answer_is_searched_for_before_it_is_posted_again(
     world: World, fault: Fault
@@ -146,9 +143,6 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
     _card_and_reply(world)
 
 
-# ── Slack asks to wait ────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: World) -> None:
     began = world.clock.now()
     limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
@@ -166,9 +160,6 @@ async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: Worl
     for card in [*world.slack.messages("studio"), *world.slack.messages("lobby")]:
         assert len(world.replies(card)) == 1
     assert len(world.posts()) == 6
-
-
-# ── Slack refuses ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_reply_that_its_channel_refuses_is_sent_as_a_direct_message(world: World) -> None:
@@ -277,9 +268,6 @@ async def test_a_message_whose_metadata_are_refused_is_posted_whole_without_them
     assert reply.blocks
     carried = ["metadata" in call.arguments for call in world.calls("chat.postMessage")]
     assert carried == [True, False, True], "the others can be found if their answer is lost"
-
-
-# ── Edits ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,6 @@ async def test_a_direct_message_to_a_user_s_id_is_found_once_its_conversation_ca
     assert "Ready" in card.text
 
 
-# ── Threads that a bot may not read ───────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def closed_threads(world: World) -> World:
     world.slack.threads_error = "missing_scope"
@@ -170,9 +167,6 @@ async def test_a_lost_reply_of_a_direct_message_is_looked_for_in_its_thread(
     await world.advance(minutes=5)
     assert len(world.replies(card)) == 1
     assert world.calls("conversations.replies")[0].ok
-
-
-# ── Channels that the bot is not in ───────────────────────────────────────────────────────────
 
 
 async def test_a_public_channel_is_joined_only_to_look_for_a_lost_card(quiet_world: World) -> None:

@@ -29,8 +29,6 @@ from tests.world import World
 
 MIB = 1024 * 1024
 
-# ── Proxies ───────────────────────────────────────────────────────────────────────────────────
-
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
@@ -89,9 +87,6 @@ def test_what_is_no_proxy_is_refused(quiet_world: World, subtests: pytest.Subtes
             pytest.raises(SettingsError, match=r"HTTPS_PROXY is not the address of a proxy"),
         ):
             Settings.read(quiet_world.environment("0") | {"HTTPS_PROXY": url})
-
-
-# ── Answers ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_answer_of_slacks_is_read_up_to_a_limit_however_it_is_compressed() -> None:

@@ -171,9 +171,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in lines if not line.startswith(("Slack is", "the video service is"))]
 
 
-# ── A connection that ends ────────────────────────────────────────────────────────────────────
-
-
 async def test_a_silent_connection_is_replaced_and_what_was_sent_on_it_is_answered_once(
     unconnected: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,9 +275,6 @@ async def test_an_envelope_whose_connection_ends_before_the_answer_is_sent_again
     assert "a Slack request cannot be read" not in caplog.text
 
 
-# ── A connection that cannot be opened ────────────────────────────────────────────────────────
-
-
 async def test_a_token_that_is_refused_is_reported_once_and_tried_until_it_is_accepted(
     unconnected: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -342,9 +336,6 @@ async def test_while_no_connection_can_be_opened_the_bot_serves_its_health_and_g
         await connected.slack.socket_mode.reached(opened=2)
     assert "t1cket" not in caplog.text
     assert all(each.exc_info is None for each in caplog.records)
-
-
-# ── Proxies ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_connection_goes_through_the_proxy_of_the_settings_and_no_other(

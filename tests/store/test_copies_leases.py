@@ -189,9 +189,6 @@ def run_sql(world: World, query: str) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-# ── Limits ────────────────────────────────────────────────────────────────────────────────────
-
-
 async def waiting(world: World, number: int) -> None:
     """Wait until this number of the bots' transactions wait for a lock."""
     query = (
@@ -229,9 +226,6 @@ async def test_of_requests_that_reach_both_copies_at_once_exactly_the_limit_is_a
         await world.settle()
         assert world.created_count() == 1
         assert len(world.slack.messages("studio")) == 1
-
-
-# ── Slack ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_app_whose_uninstallation_one_copy_is_told_of_is_left_alone_by_all(

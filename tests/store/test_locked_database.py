@@ -257,9 +257,6 @@ async def test_a_quiet_copy_has_one_connection_for_work_and_one_to_listen(
         )
 
 
-# ── Behind a pooler ───────────────────────────────────────────────────────────────────────────
-
-
 @contextlib.contextmanager
 def pooled_by_transaction(postgres_url: str) -> Iterator[str]:
     """Return a database's URL through pgbouncer in transaction mode, with three connections."""

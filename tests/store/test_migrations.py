@@ -150,9 +150,6 @@ async def test_a_version_goes_on_with_what_a_newer_one_adds_and_refuses_what_it_
         await migrate(address)
 
 
-# ── A database from before there was a schema file ────────────────────────────────────────────
-
-
 def files_in(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Return each file of a folder: when it was changed, and what is in it."""
     return {each.name: (each.stat().st_mtime_ns, each.read_bytes()) for each in folder.iterdir()}
@@ -221,9 +218,6 @@ async def test_a_file_from_before_is_refused_and_nothing_is_written(
     [found] = check_database(path, SystemClock())
     assert (found.state, _REFUSED in found.message) == ("error", True)
     assert files_in(path.parent) == before
-
-
-# ── What only a server has ────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -466,8 +460,6 @@ def test_both_engines_have_the_same_foreign_keys(
     assert sorted(ours) == sorted(theirs)
     assert len(ours) >= 4
 
-
-# ── Expand, then contract ─────────────────────────────────────────────────────────────────────
 
 _TAKES_AWAY: Final = re.compile(
     r"\bDROP (?!INDEX)\w+|\bRENAME\b|\bALTER COLUMN\b"

@@ -208,8 +208,6 @@ def test_every_time_fits_its_column(postgres_url: str) -> None:
     assert not narrow
 
 
-# ── Plans ─────────────────────────────────────────────────────────────────────────────────────
-
 _ENDED: Final = 30_000
 _FILL: Final = """
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state, due_at,
@@ -319,8 +317,6 @@ async def test_a_statement_that_was_prepared_before_a_migration_is_run_after_it(
         while not met:
             await database.run(read)
 
-
-# ── Texts ─────────────────────────────────────────────────────────────────────────────────────
 
 _STORE: Final = Query(
     """

@@ -29,9 +29,6 @@ def count(tx: Transaction) -> int:
     return int(row["number"])
 
 
-# ── aiosqlite's connection, and our method of it ──────────────────────────────────────────────
-
-
 async def test_a_database_that_cannot_be_opened_leaves_no_thread_that_reports_to_the_loop() -> None:
     def fails() -> sqlite3.Connection:
         raise sqlite3.OperationalError("database is locked")

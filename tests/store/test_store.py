@@ -104,9 +104,6 @@ async def post_card(store: Store) -> Delivery:
     return posted
 
 
-# ── Submissions, and changes in groups ────────────────────────────────────────────────────────
-
-
 async def test_a_caller_gets_an_error_when_the_database_task_has_ended(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
         calls = [asyncio.ensure_future(submit(store, f"V{number}")) for number in range(MANY)]  # noqa: TID251 - awaited below
@@ -154,9 +151,6 @@ async def test_what_was_stored_with_an_error_is_worked_on_once_the_database_work
         assert store.jobs.due.is_set()
 
 
-# ── Claims and leases ─────────────────────────────────────────────────────────────────────────
-
-
 async def test_leases_do_not_outlive_their_process(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
         await submit(store)
@@ -195,9 +189,6 @@ async def test_a_clock_that_was_set_back_leaves_a_lease_for_its_own_length(store
     [job_again] = await store.jobs.claim(earlier + TIMINGS.lease, 1)
     [card_again] = await store.deliveries.claim(earlier + TIMINGS.lease, 1)
     assert (job_again.id, card_again.delivery.id) == (job.id, card.delivery.id)
-
-
-# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_callback_during_a_read_leads_to_another_one_and_does_not_undo_it(
@@ -256,9 +247,6 @@ async def test_a_create_call_that_is_refused_ends_its_job_whatever_a_callback_na
     refused = replace(job, state=State.FAILED, failure=Failure.REFUSED)
     assert await store.jobs.finish(refused, NOW)
     assert (await now_is(store, job)).failure is Failure.REFUSED
-
-
-# ── Ends ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_job_that_many_callers_end_ends_once(store: Store) -> None:
@@ -331,9 +319,6 @@ async def test_who_waits_for_work_is_told_when_it_is_due(store: Store) -> None:
     assert not due_now(store.deliveries.due)
 
 
-# ── Power cuts ────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_paid_calls_and_accepted_requests_are_on_disk_before_they_are_acknowledged(
     tmp_path: Path,
 ) -> None:
@@ -380,9 +365,6 @@ async def test_a_write_that_can_be_repeated_does_not_wait_for_the_disk(tmp_path:
         await asyncio.gather(store.jobs.claim(NOW, 0), submit(store, "V3"))
         assert len(disk.rows(after_power_cut=True).jobs) == 3
         disk.leave()
-
-
-# ── Claims in any order ───────────────────────────────────────────────────────────────────────
 
 
 class Claims(RuleBasedStateMachine):
@@ -517,9 +499,6 @@ TestClaimsOnPostgres = ClaimsOnPostgres.TestCase
 TestClaimsOnPostgres.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
 
 
-# ── What people decide meets what goes on ─────────────────────────────────────────────────────
-
-
 async def unconfirmed(store: Store) -> Job:
     await submit(store)
     job = await claim(store)
@@ -554,9 +533,6 @@ async def test_the_database_of_another_program_is_refused_and_left_unchanged(
         async with Store.open(path, TIMINGS):
             pass
     assert path.read_bytes() == before
-
-
-# ── Others in a group ───────────────────────────────────────────────────────────────────────
 
 
 async def test_what_was_read_before_a_change_does_not_undo_it_in_memory(address: Address) -> None:

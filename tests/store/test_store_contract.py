@@ -118,9 +118,6 @@ async def names(database: Database) -> list[str]:
     return await database.run(lambda tx: [row["channel"] for row in tx.all(ALL)], durable=False)
 
 
-# ── Transactions ──────────────────────────────────────────────────────────────────────────────
-
-
 async def test_each_of_many_works_gets_its_own_result(database: Database) -> None:
     expected = [f"C{number:03}" for number in range(200)]
     assert await asyncio.gather(*(database.run(add(name)) for name in expected)) == expected
@@ -208,9 +205,6 @@ async def test_an_event_is_set_only_once_its_work_is_committed(database: Databas
     assert not await database.run(is_set_before)
     assert database.event(Topic.JOBS).is_set()
     assert not database.event(Topic.DELIVERIES).is_set()
-
-
-# ── Claims of several processes ───────────────────────────────────────────────────────────────
 
 
 async def test_a_row_is_claimed_by_one_of_two_processes(here: Store, there: Store) -> None:
@@ -416,9 +410,6 @@ async def test_an_id_that_another_attempt_has_in_another_case_is_not_bound(
     assert unbound.remote_id is None
 
 
-# ── Two who act on one job: whichever is first, nothing is lost ───────────────────────────────
-
-
 async def in_order(
     order: str, first: Callable[[], Awaitable[object]], second: Callable[[], Awaitable[object]]
 ) -> None:
@@ -482,9 +473,6 @@ async def test_of_two_people_who_decide_only_one_succeeds(
     )
 
 
-# ── Buttons that cost money ───────────────────────────────────────────────────────────────────
-
-
 async def test_a_button_that_is_pressed_many_times_in_two_processes_counts_once(
     here: Store, there: Store
 ) -> None:
@@ -493,9 +481,6 @@ async def test_a_button_that_is_pressed_many_times_in_two_processes_counts_once(
         store.jobs.create_again(job.id, job.attempts, "U1", NOW) for store in [here, there] * MANY
     ]
     assert (await asyncio.gather(*pressed)).count(True) == 1
-
-
-# ── The replicas in memory ───────────────────────────────────────────────────────────────────────
 
 
 def snapshot(replica_id: str, name: str, verdict: Verdict = Verdict.SUCCEEDED) -> Snapshot:
@@ -525,9 +510,6 @@ async def test_a_change_by_one_process_is_visible_to_the_other_with_its_next_rea
     await here.replicas.forget("r-2")
     assert await found(there) == await found(here) == ["r-1"]
     assert there.replicas.get("r-2") is None
-
-
-# ── Rule: the job's row is locked first ───────────────────────────────────────────────────────
 
 
 class _Watched:
