@@ -22,6 +22,7 @@ from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.bot_process import BotProcess
 from tests.engine.test_clock import ANA, BEN, WrongClock
+from tests.engine.test_service_outage import ask
 from tests.journeys.test_retries import CREATE_AGAIN
 from tests.postgres_proxy import Hold, PostgresProxy
 from tests.processes import QUICK, LiveWorld
@@ -338,13 +339,6 @@ async def running_apart(world: World, difference: timedelta) -> AsyncIterator[li
             yield [first, second]
 
 
-async def ask(world: World, script: str) -> None:
-    person = world.ana if script == ANA else world.ben
-    form = await world.open_form(person)
-    await form.submit({"replica_id": REPLICA, "script": script})
-    assert not form.is_open
-
-
 def card(world: World, script: str) -> Message | None:
     """Return the card of a video, if it is posted."""
     cards = [m for m in world.slack.messages("studio") if script in m.text]
@@ -367,7 +361,7 @@ async def slow_call(world: World, call: str, copies: list[Bot]) -> None:
     world.service.on_request = hold
     # The card of a video is edited once it is ready, and before only if it was posted early.
     armed = call != "chat.update"
-    await world.at(first, ask(world, ANA))
+    await world.at(first, ask(world, world.ana, script=ANA))
     if not armed:
         await world.card_time()
         armed = True
@@ -378,7 +372,7 @@ async def slow_call(world: World, call: str, copies: list[Bot]) -> None:
         world.clock.set(world.clock.now() + world.timings.call_timeout - delay * len(copies))
         for number, copy in enumerate((first, second)):
             script = f"{BEN} {number}"
-            await world.at(copy, ask(world, script))
+            await world.at(copy, ask(world, world.ben, script=script))
             world.clock.set(world.clock.now() + delay)
             while card(world, script) is None:  # noqa: ASYNC110 - of whichever copy posts it
                 await asyncio.sleep(0)
@@ -481,11 +475,6 @@ class PausedWorld:
         (hold.let_go if isinstance(hold, Hold) else hold).set()
         await self.world.advance(minutes=5)
 
-    async def is_asked(self) -> None:
-        form = await self.world.open_form(self.world.ana)
-        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-        assert not form.is_open
-
     def cards(self) -> list[Message]:
         return [each for each in self.world.posts() if each.thread_ts is None]
 
@@ -502,7 +491,7 @@ async def test_a_message_that_another_copy_has_posted_meanwhile_is_not_posted_ag
     world = paused.world
     async with paused.running_first():
         hold = paused.proxy.hold_commit_of(MARK_SENDING)
-        await paused.is_asked()
+        await ask(world, world.ana)
         async with paused.stopped(hold.reached):
             await paused.goes_on_until(paused.cards)
             await paused.resumes(hold)
@@ -515,7 +504,7 @@ async def test_a_request_that_was_cancelled_meanwhile_is_not_created(paused: Pau
     world = paused.world
     async with paused.running_first():
         hold = paused.proxy.hold_commit_of(BEGIN_ATTEMPT)
-        await paused.is_asked()
+        await ask(world, world.ana)
         async with paused.stopped(hold.reached):
             await paused.goes_on_until(paused.cards)
             [card] = paused.cards()
@@ -547,7 +536,7 @@ async def test_an_edit_that_comes_late_is_not_what_a_card_shows_in_the_end(
     async with paused.running_first():
         reached, let_go = await _held(world, "chat.update", "Rendering")
         world.creates_slowly()
-        await paused.is_asked()
+        await ask(world, world.ana)
         await world.settle()
         world.clock.set(world.clock.now() + timedelta(seconds=2))
         async with paused.stopped(reached):

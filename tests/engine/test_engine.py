@@ -15,11 +15,12 @@ from bot.model import Failure, Job
 from bot.store import DatabaseError, Store
 from bot.tasks import PartFailed
 from bot.timings import Timings
+from tests.engine.test_service_outage import ask
 from tests.engine.test_turns import MANY, held_back, send_many
 from tests.modes import on_sqlite_alone
 from tests.store.test_store import NOW, claim, submit
 from tests.store.test_store import TIMINGS as STORE_TIMINGS
-from tests.world import REPLICA, World
+from tests.world import World
 
 PARTS = ("engine", "messenger", "sweep", "database")
 # In seconds: it never takes that long unless the bot hangs.
@@ -122,19 +123,13 @@ LONG = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=50)
 
 
-async def submit_video(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    assert not form.is_open
-
-
 async def test_nothing_is_created_or_posted_while_requests_follow_each_other(
     quiet_world: World,
 ) -> None:
     world = quiet_world
     world.pauses = {"request_pause": LONG, "max_request_delay": LONG}
     async with world.running_bot() as bot:
-        await submit_video(world)
+        await ask(world, world.ana)
         for _ in range(50):
             assert (await world.ben.command("/video", "help")).ok
         assert (world.created_count(), world.posts()) == (0, [])
@@ -146,7 +141,7 @@ async def test_a_stop_does_not_wait_until_no_more_requests_come(quiet_world: Wor
     world = quiet_world
     world.pauses = {"request_pause": LONG, "max_request_delay": LONG}
     async with asyncio.timeout(LONG.total_seconds() / 2), world.running_bot():
-        await submit_video(world)
+        await ask(world, world.ana)
         # The worker wakes up for the job, and waits.
         await asyncio.sleep(0)
 
@@ -155,7 +150,7 @@ async def test_requests_delay_background_work_only_for_a_while(quiet_world: Worl
     world = quiet_world
     world.pauses = {"request_pause": LONG, "max_request_delay": SHORT}
     async with world.running_bot():
-        await submit_video(world)
+        await ask(world, world.ana)
         await world.settle()
         assert (world.created_count(), len(world.posts())) == (1, 1)
 

@@ -227,20 +227,14 @@ UNREADABLE: Final = [
 each_unreadable = pytest.mark.parametrize("answer", UNREADABLE, ids=["403", "no status"])
 
 
-async def _unanswered(world: World) -> tuple[Message, str]:
-    """Have a create call lose its answer; return the card and the callback's address."""
+async def _unanswered(world: World) -> Lost:
+    """Have a create call lose its answer, without waiting until Ana is asked about it."""
     world.service.callback_plan = SILENT
     world.service.faults.next("create_video", Reset(done=True))
     card = await world.request_video(world.ana)
     body = world.requests_for("create_video")[-1].body
     assert isinstance(body, dict)
-    return card, body["callback_url"]
-
-
-async def _names_id(world: World, url: str, video_id: str) -> None:
-    async with world.slack.session.post(url, data=json.dumps({"video_id": video_id})) as answer:
-        assert answer.status == 200
-    await world.settle()
+    return Lost(card, body["callback_url"])
 
 
 # ── What was made ─────────────────────────────────────────────────────────────────────────────
@@ -310,15 +304,15 @@ async def test_a_video_that_stays_unknown_for_an_hour_has_failed(world: World) -
 async def test_a_callback_may_name_what_the_service_does_not_find_yet(
     world: World, answer: CannedResponse
 ) -> None:
-    card, url = await _unanswered(world)
+    lost = await _unanswered(world)
     [video_id] = world.service.videos
     world.service.faults.next("read_video", answer, answer)
 
-    await _names_id(world, url, video_id)
-    assert "Needs an answer" not in world.now(card).text
+    await _calls_back(world, lost, video_id)
+    assert "Needs an answer" not in world.now(lost.card).text
     await world.advance(minutes=10)
 
-    [reply] = world.replies(card)
+    [reply] = world.replies(lost.card)
     assert "is ready" in reply.text
     assert world.created_count() == 1
 
@@ -326,11 +320,11 @@ async def test_a_callback_may_name_what_the_service_does_not_find_yet(
 async def test_the_person_is_asked_if_the_service_never_finds_what_a_callback_named(
     world: World,
 ) -> None:
-    card, url = await _unanswered(world)
-    await _names_id(world, url, "v-nothing")
+    lost = await _unanswered(world)
+    await _calls_back(world, lost, "v-nothing")
     await world.advance(minutes=20)
 
-    assert "Needs an answer" in world.now(card).text
+    assert "Needs an answer" in world.now(lost.card).text
     reads = len(world.requests_for("read_video"))
     assert reads < 30
     await world.advance(hours=3)
@@ -341,24 +335,21 @@ async def test_the_person_is_asked_if_the_service_never_finds_what_a_callback_na
 async def test_a_person_can_name_another_id_if_the_one_of_a_callback_cannot_be_read(
     world: World, answer: CannedResponse
 ) -> None:
-    card, url = await _unanswered(world)
+    lost = await _unanswered(world)
     [video_id] = world.service.videos
     world.service.faults.always("read_video", answer)
-    await _names_id(world, url, "v-of-others")
+    await _calls_back(world, lost, "v-of-others")
     await world.advance(minutes=20)
     world.service.faults.clear()
     world.service.faults.next("read_video", *[answer] * 2)
 
-    await world.ana.click(world.question(card), "I found it")
-    form = world.ana.modal
-    assert form is not None
-    await form.submit({"remote_id": video_id})
+    form = await _types(world, lost, video_id)
     if form.is_open:  # it could not be verified just now
         await form.submit({})
     assert not form.is_open, form.errors
     await world.advance(minutes=20)
 
-    [reply] = world.replies(card)
+    [reply] = world.replies(lost.card)
     assert "is ready" in reply.text
     assert world.created_count() == 1
 
@@ -367,15 +358,15 @@ async def test_a_person_can_name_another_id_if_the_one_of_a_callback_cannot_be_r
 async def test_create_again_does_not_wait_for_ever_for_what_a_callback_named(
     world: World, answer: CannedResponse
 ) -> None:
-    card, url = await _unanswered(world)
+    lost = await _unanswered(world)
     world.service.faults.always("read_video", answer)
-    await _names_id(world, url, "v-of-others")
+    await _calls_back(world, lost, "v-of-others")
     await world.advance(minutes=20)
 
-    await world.ana.click(world.question(card), "Create again")
+    await world.ana.click(world.question(lost.card), "Create again")
     await world.advance(minutes=20)
 
     assert len(world.requests_for("create_video")) == 2
     world.service.faults.clear()
     await world.advance(minutes=20)
-    assert "is ready" in world.replies(card)[-1].text
+    assert "is ready" in world.replies(lost.card)[-1].text

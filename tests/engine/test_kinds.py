@@ -1,5 +1,6 @@
 """The kinds: parameters from forms, and snapshots from any answer of the service."""
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -130,64 +131,43 @@ def test_a_created_job_is_in_progress_whatever_its_status(subtests: pytest.Subte
                 assert snapshot.status == (word or "")
 
 
-def test_a_number_is_accepted_as_an_id(subtests: pytest.Subtests) -> None:
+def test_a_created_job_needs_an_id_which_may_be_a_number(subtests: pytest.Subtests) -> None:
     for kind in KINDS:
-        with subtests.test(kind=kind.name):
-            assert kind.created({kind.id_field: 50172}).remote_id == "50172"
+        assert kind.created({kind.id_field: 50172}).remote_id == "50172"
+        answers: list[Any] = [{"id": "x1"}, {}, [], None]
+        answers += [{kind.id_field: each} for each in (None, "", " ", True, ["x1"], {"x": 1})]
+        for answer in answers:
+            with subtests.test(answer=answer, kind=kind.name), pytest.raises(Unreadable):
+                kind.created(answer)
 
 
-def test_a_created_job_needs_an_id(subtests: pytest.Subtests) -> None:
-    for named in [None, "", " ", True, ["x1"], {"x": 1}]:
-        for kind in KINDS:
-            with subtests.test(named=named, kind=kind.name):
-                answers: list[Any] = [{kind.id_field: named}, {"id": "x1"}, {}, [], None]
-                for answer in answers:
-                    with pytest.raises(Unreadable):
-                        kind.created(answer)
-
-
-def test_an_answer_without_a_status_is_unreadable(subtests: pytest.Subtests) -> None:
-    answers: list[Any] = [None, [], [{"status": "ready"}], "ready", 7, True, {}]
-    for answer in answers:
-        for kind in KINDS:
+def test_an_answer_without_a_status_in_words_or_about_another_id_is_unreadable(
+    subtests: pytest.Subtests,
+) -> None:
+    statuses: list[Any] = [None, "", "  ", 1, True, ["ready"], {"is": "ready"}]
+    others: list[Any] = [None, [], [{"status": "ready"}], "ready", 7, True, {}]
+    for kind in KINDS:
+        with_status = [{kind.id_field: "x1", "status": status} for status in statuses]
+        for answer in (*others, *with_status, {kind.id_field: "x2", "status": "ready"}):
             with subtests.test(answer=answer, kind=kind.name), pytest.raises(Unreadable):
                 kind.read(answer, "x1")
 
 
-def test_a_status_that_is_not_text_is_unreadable(subtests: pytest.Subtests) -> None:
-    for status in [None, "", "  ", 1, True, ["ready"], {"is": "ready"}]:
-        for kind in KINDS:
-            with subtests.test(status=status, kind=kind.name), pytest.raises(Unreadable):
-                kind.read({kind.id_field: "x1", "status": status}, "x1")
+STATUSES = {
+    Verdict.SUCCEEDED: ["ready", "completed", "Ready", " READY "],
+    Verdict.FAILED: ["error", "deleted", "failed", "ERROR"],
+    Verdict.GOING: ["queued", "started", "archiving", "not ready", "ready?", "готово"],
+}
 
 
-def test_an_answer_about_another_id_is_unreadable(subtests: pytest.Subtests) -> None:
-    for kind in KINDS:
-        with subtests.test(kind=kind.name), pytest.raises(Unreadable):
-            kind.read({kind.id_field: "x2", "status": "ready"}, "x1")
-
-
-def test_known_good_statuses_end_a_job_well(subtests: pytest.Subtests) -> None:
-    for word in ["ready", "completed", "Ready", " READY "]:
-        for kind in KINDS:
+def test_known_statuses_end_a_job_and_any_other_means_in_progress(
+    subtests: pytest.Subtests,
+) -> None:
+    for verdict, words in STATUSES.items():
+        for word, kind in itertools.product(words, KINDS):
             with subtests.test(word=word, kind=kind.name):
                 snapshot = kind.read({"status": word}, "x1")
-                assert snapshot.verdict is Verdict.SUCCEEDED
-                assert snapshot.status == word.strip()
-
-
-def test_known_bad_statuses_end_a_job_badly(subtests: pytest.Subtests) -> None:
-    for word in ["error", "deleted", "failed", "ERROR"]:
-        for kind in KINDS:
-            with subtests.test(word=word, kind=kind.name):
-                assert kind.read({"status": word}, "x1").verdict is Verdict.FAILED
-
-
-def test_any_other_status_means_in_progress(subtests: pytest.Subtests) -> None:
-    for word in ["queued", "started", "archiving", "not ready", "ready?", "готово"]:
-        for kind in KINDS:
-            with subtests.test(word=word, kind=kind.name):
-                assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
+                assert (snapshot.verdict, snapshot.status) == (verdict, word.strip())
 
 
 def test_the_reason_of_a_failure_is_the_services_sentence(subtests: pytest.Subtests) -> None:

@@ -14,6 +14,7 @@ from bot.store import Limited, Store
 from sandbox.driver import Person
 from sandbox.scenarios import Pace
 from sandbox.video_service import Operation
+from tests.engine.test_service_outage import ask
 from tests.modes import on_both_engines
 from tests.store.test_store import NOW, post_card, running, store
 from tests.world import REPLICA, World
@@ -63,13 +64,6 @@ def held_back(world: World, operation: Operation) -> Iterator[Gate]:
         gate.release(1000)
 
 
-async def send(world: World, person: Person, script: str) -> None:
-    """Submit a form, and do not wait for what becomes of it."""
-    form = await world.open_form(person)
-    await form.submit({"replica_id": REPLICA, "script": script})
-    assert not form.is_open, form.errors
-
-
 async def send_many(world: World, person: Person, count: int = MANY) -> None:
     """Have many forms submitted: more than the worker has slots."""
     channel = world.slack.channel("studio").id
@@ -101,7 +95,7 @@ async def test_a_single_request_does_not_wait_behind_many_of_somebody_else(slow:
         await send_many(world, world.ana, count)
         await gate.until("create_video", 1)
         world.clock.set(world.clock.now() + timedelta(seconds=1))
-        await send(world, world.ben, "Ben")
+        await ask(world, world.ben, script="Ben")
         while (arrived := gate.arrived["create_video"]) <= count:
             gate.release(1)
             await gate.until("create_video", arrived + 1)
@@ -121,13 +115,13 @@ async def test_a_new_request_is_created_at_once_although_polls_fill_their_slots(
     with held_back(world, "read_video") as gate:
         world.clock.set(world.clock.now() + timedelta(minutes=1))
         await gate.until("read_video", 1)
-        await send(world, world.ben, "Ben")
+        await ask(world, world.ben, script="Ben")
         await gate.until("create_video", 1)
 
 
 async def test_polls_go_on_although_creates_fill_their_slots(slow: World) -> None:
     world = slow
-    await send(world, world.ben, "Ben")
+    await ask(world, world.ben, script="Ben")
     await world.settle()
     with held_back(world, "create_video") as gate:
         await send_many(world, world.ana)
@@ -168,7 +162,7 @@ async def test_posts_are_made_although_edits_fill_their_slots(slow: World) -> No
         async with asyncio.timeout(_TIMEOUT_S), arrival:
             await arrival.wait_for(lambda: edits >= 48)
         await many_claims(world)
-        await send(world, world.ben, "Ben")
+        await ask(world, world.ben, script="Ben")
         async with asyncio.timeout(_TIMEOUT_S):
             await posted.wait()
     finally:

@@ -91,12 +91,8 @@ async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) ->
     await world.advance(minutes=5)
     [video_id] = world.service.videos
     assert len(world.replies(theirs)) == 1
-    lost = world.requests_for("create_video")[0].body
-    assert isinstance(lost, dict)
 
-    said = {"video_id": video_id, "status": "ready"}
-    async with world.slack.session.post(lost["callback_url"], json=said) as answer:
-        assert answer.status == 200
+    await _calls_back(world, 0, video_id)
     await world.advance(minutes=5)
 
     assert world.now(asking) == asking
@@ -107,11 +103,8 @@ async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) ->
 async def test_a_callback_that_names_a_video_with_another_script_is_ignored(world: World) -> None:
     asking = await world.loses_create(made=False)
     other = await world.make_by_hand("Something else.")
-    lost = world.requests_for("create_video")[0].body
-    assert isinstance(lost, dict)
 
-    async with world.slack.session.post(lost["callback_url"], json={"video_id": other}) as answer:
-        assert answer.status == 200
+    await _calls_back(world, 0, other)
     await world.advance(minutes=5)
 
     assert world.now(asking) == asking

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from bot.errors import OutsideError, Refused, Unavailable
+from bot.errors import Refused, Unavailable
 from bot.masking import Mask
 from bot.model import Failure
 from bot.service.client import VideoService, connect
@@ -19,9 +19,8 @@ from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse
 from sandbox.service_limits import CallRate, RateLimit
 from sandbox.video_service import SandboxVideoService
+from tests.service.test_video_service import REPLICAS, VIDEOS, create, failed_create
 
-VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
-BODY = {"replica_id": "r-anna", "script": "Hello."}
 # Many times what anything takes: other work may keep the machine busy.
 PATIENT = Timings(call_timeout=timedelta(seconds=30), turn_timeout=timedelta(seconds=30))
 
@@ -60,19 +59,6 @@ async def service(
             timings=timings,
             on_recovery=lambda _: recoveries.append("recovered"),
         )
-
-
-async def create(service: VideoService, path: str = VIDEOS) -> Any:  # noqa: ANN401 - any JSON
-    """Create a video or a replica as the engine does."""
-    body = BODY if path == VIDEOS else {"train_video_url": "https://example.com/anna.mp4"}
-    async with service.admission(path) as call:
-        return await service.create(call, body)
-
-
-async def failed_create(service: VideoService) -> OutsideError:
-    with pytest.raises(OutsideError) as caught:
-        await create(service)
-    return caught.value
 
 
 async def outcomes(service: VideoService, count: int) -> list[Any]:

@@ -1,28 +1,17 @@
 """Calls that the video service would refuse are held back, and the jobs wait without failing."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from sandbox.driver import Person
 from sandbox.service_limits import Limits, RateLimit
 from sandbox.slack_objects import Message
-from tests.engine.test_service_outage import ask as ask_for
-from tests.engine.test_service_outage import ask_often
+from tests.engine.test_service_outage import ask, ask_often
 from tests.modes import on_both_engines
-from tests.world import REPLICA, World
+from tests.world import World
 
 NOT_OURS = "r-of-others"
 UNPAID = "r-premium"
-TYPED = {"replica_id": REPLICA, "script": "Hello, world."}
-
-
-async def ask(world: World, person: Person, replica_id: str = REPLICA, **typed: Any) -> None:  # noqa: ANN401
-    """Submit the video form, without waiting for what becomes of it."""
-    form = await world.open_form(person)
-    await form.submit({**TYPED, "replica_id": replica_id, **typed})
-    assert not form.is_open, form.errors
 
 
 def cards(world: World) -> list[Message]:
@@ -187,9 +176,6 @@ async def test_a_restart_ends_no_request_that_waits_for_the_account(
     assert len([ending for ending in endings(world) if "is ready" in ending]) == 3
 
 
-FORBIDDEN = "r-of-others"
-
-
 in_both_cases = pytest.mark.parametrize(
     "made_before", [True, False], ids=["made before", "nothing made"]
 )
@@ -262,13 +248,13 @@ async def test_a_service_that_hides_ids_refuses_one_request(
 ) -> None:
     world = quiet_world
     world.service.unknown_id_status = 403
-    world.service.add_replica(FORBIDDEN, "Theirs")
-    world.service.limits = Limits(forbidden={FORBIDDEN})
+    world.service.add_replica(NOT_OURS, "Theirs")
+    world.service.limits = Limits(forbidden={NOT_OURS})
     if made_before:
         await make_one(world)
     before = world.created_count()
     async with world.running_bot(callbacks=False):
-        await ask_for(world, world.ana, FORBIDDEN)
+        await ask(world, world.ana, NOT_OURS)
         await world.settle()
         await ask_often(world, 10)
         await world.advance(minutes=1)

@@ -76,10 +76,11 @@ def client_of(
     return VideoService(url, KEY, mask=Mask([KEY]), clients=clients, clock=clock, timings=timings)
 
 
-async def create(service: VideoService) -> Any:  # noqa: ANN401 - any JSON
-    """Create a video as the engine does."""
-    async with service.admission(VIDEOS) as call:
-        return await service.create(call, BODY)
+async def create(service: VideoService, path: str = VIDEOS) -> Any:  # noqa: ANN401 - any JSON
+    """Create a video or a replica as the engine does."""
+    body = BODY if path == VIDEOS else {"train_video_url": "https://example.com/anna.mp4"}
+    async with service.admission(path) as call:
+        return await service.create(call, body)
 
 
 async def failed_create(service: VideoService) -> OutsideError:

@@ -65,14 +65,6 @@ PRESENTERS = {feature.kind.name: feature.presenter for feature in FEATURES}
 PRESENTER, REPLICA_PRESENTER = PRESENTERS["video"], PRESENTERS["replica"]
 
 
-def going(state: State, **changes: Any) -> Job:  # noqa: ANN401 - a job's own fields
-    return replace(JOB, state=state, **changes)
-
-
-def failed(failure: Failure, reason: str = "", **changes: Any) -> Job:  # noqa: ANN401 - likewise
-    return going(State.FAILED, failure=failure, reason=reason, ended_at=NINE, **changes)
-
-
 def buttons(message: Message) -> dict[str, dict[str, Any]]:
     """Return the buttons of a message, and what its menu offers, by their labels."""
     return {each["text"]["text"]: dict(each) for each in buttons_of(message.blocks)}
@@ -295,13 +287,9 @@ def test_a_card_can_be_checked_again_only_when_it_is_overdue(job: Job) -> None:
 def test_a_link_is_shown_only_when_the_video_is_ready(subtests: pytest.Subtests) -> None:
     for state in State:
         with subtests.test(state=state):
-            job = going(
-                state,
-                snapshot=replace(READY, verdict=Verdict.GOING),
-                failure=Failure.SERVICE_FAILED,
-            )
-            said = [card(job, PRESENTER), reply(job, PRESENTER)]
-            for message in said:
+            going = replace(READY, verdict=Verdict.GOING)
+            of = job(state, snapshot=going, failure=Failure.SERVICE_FAILED)
+            for message in (card(of, PRESENTER), reply(of, PRESENTER)):
                 shown = message.text + json.dumps(message.blocks)
                 assert (WATCH in shown) == (state is State.SUCCEEDED)
                 assert (FILE in shown) == (state is State.SUCCEEDED)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,22 +118,15 @@ async def test_a_database_whose_schema_or_migration_was_edited_since_is_refused(
 ) -> None:
     with migrations(tmp_path / "before", _0001_newer=_NEWER_COLUMN):
         await migrate(address)
-    with (
-        migrations(tmp_path / "edited", _0001_newer=_NEWER_COLUMN.replace("new'", "old'")),
-        pytest.raises(DatabaseError, match=_REFUSED),
-    ):
-        await migrate(address)
-    with (
-        migrations(tmp_path / "renumbered", _0002_newer=_NEWER_COLUMN),
-        pytest.raises(DatabaseError, match=_REFUSED),
-    ):
-        await migrate(address)
+
+    async def expect_refusal(folder: str, **files: str) -> None:
+        with migrations(tmp_path / folder, **files), pytest.raises(DatabaseError, match=_REFUSED):
+            await migrate(address)
+
+    await expect_refusal("edited", _0001_newer=_NEWER_COLUMN.replace("new'", "old'"))
+    await expect_refusal("renumbered", _0002_newer=_NEWER_COLUMN)
     run(address, "UPDATE migrations SET checksum = 'edited' WHERE name = 'schema'")
-    with (
-        migrations(tmp_path / "before", _0001_newer=_NEWER_COLUMN),
-        pytest.raises(DatabaseError, match=_REFUSED),
-    ):
-        await migrate(address)
+    await expect_refusal("before", _0001_newer=_NEWER_COLUMN)
 
 
 async def test_a_version_goes_on_with_what_a_newer_one_adds_and_refuses_what_it_takes_away(
@@ -168,40 +162,24 @@ def left_by_a_killed_bot(path: Path, sql: str) -> None:
     assert ended.returncode == -signal.SIGKILL
 
 
-def with_all_in_one_file(path: Path) -> None:
-    run(path, f"PRAGMA journal_mode = WAL; {_OLD}")
-
-
-def with_its_first_tables(path: Path) -> None:
-    run(path, _OLDEST)
-
-
-def killed_before_a_checkpoint(path: Path) -> None:
-    left_by_a_killed_bot(path, _OLD)
-
-
-def killed_after_a_checkpoint(path: Path) -> None:
-    left_by_a_killed_bot(path, _OLD.replace("INSERT", "PRAGMA wal_checkpoint; INSERT", 1))
-
-
 def copied_with_its_log(path: Path) -> None:
     left_by_a_killed_bot(path, _OLD)
     path.with_name(f"{path.name}-shm").unlink()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        with_all_in_one_file,
-        with_its_first_tables,
-        killed_before_a_checkpoint,
-        killed_after_a_checkpoint,
-        copied_with_its_log,
-    ],
-    ids=lambda make: make.__name__,
-)
+_CHECKPOINT_BETWEEN: Final = _OLD.replace("INSERT", "PRAGMA wal_checkpoint; INSERT", 1)
+_MADE: Final[dict[str, Callable[[Path], object]]] = {
+    "all in one file": partial(run, sql=f"PRAGMA journal_mode = WAL; {_OLD}"),
+    "its first tables": partial(run, sql=_OLDEST),
+    "killed before a checkpoint": partial(left_by_a_killed_bot, sql=_OLD),
+    "killed after a checkpoint": partial(left_by_a_killed_bot, sql=_CHECKPOINT_BETWEEN),
+    "copied with its log": copied_with_its_log,
+}
+
+
+@pytest.mark.parametrize("make", _MADE.values(), ids=_MADE.keys())
 async def test_a_file_from_before_is_refused_and_nothing_is_written(
-    make: Callable[[Path], None], tmp_path: Path
+    make: Callable[[Path], object], tmp_path: Path
 ) -> None:
     path = tmp_path / "bot.db"
     make(path)

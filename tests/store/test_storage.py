@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiohttp
 import pytest
@@ -103,16 +103,6 @@ async def expect_one_reply(live: LiveWorld, script: str) -> None:
 # ── A disk that takes nothing ─────────────────────────────────────────────────────────────────
 
 
-class Disk(Protocol):
-    """A disk that fails on request."""
-
-    def fails(self) -> None:
-        """Take nothing more from the bot."""
-
-    def recovers(self) -> None:
-        """Take everything again."""
-
-
 class Refusing:
     """A system that lets no file of the bot's grow: for SQLite, an error of the disk."""
 
@@ -163,7 +153,7 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 @pytest.fixture(params=["refusing", "full"])
-def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[Disk]:
+def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[Refusing | Full]:
     folder = world_of_files.database.parent
     if request.param == "refusing":
         yield Refusing(world_of_files)
@@ -173,7 +163,7 @@ def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[
 
 
 async def test_a_full_disk_is_reported_to_every_user_and_nothing_is_lost(
-    world_of_files: LiveWorld, disk: Disk
+    world_of_files: LiveWorld, disk: Refusing | Full
 ) -> None:
     async with world_of_files.running() as live:
         # Something is always due: a video that goes on for long is read all the time.
@@ -558,16 +548,13 @@ def file_gone_and_log_there(path: Path) -> None:
     path.unlink()
 
 
-# They are found at the start, which reads no more than that takes.
+# All but the last are found at the start too, which reads no more than that takes.
 DAMAGES: Final[dict[Callable[[Path], None], str]] = {
     all_rubbish: "bot.db is not a database, or its beginning is damaged",
     cut_in_half: "bot.db is damaged",
     log_is_rubbish: "bot.db-wal is damaged, and with it what was accepted last",
     file_without_its_beginning: "bot.db is missing or empty, but there is",
     file_gone_and_log_there: "bot.db is missing or empty, but there is",
-}
-# These are found when the page is needed, and by the doctor, which reads every page.
-PAGE_DAMAGES: Final[dict[Callable[[Path], None], str]] = {
     page_overwritten: "bot.db is damaged",
 }
 
@@ -602,7 +589,7 @@ async def test_a_damaged_database_is_reported_with_a_remedy_and_left_unchanged(
 async def test_a_check_of_every_page_finds_all_damage_and_changes_nothing(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    for damage, says in (DAMAGES | PAGE_DAMAGES).items():
+    for damage, says in DAMAGES.items():
         with subtests.test(damage=damage.__name__):
             path = tmp_path / damage.__name__ / "bot.db"
             path.parent.mkdir()

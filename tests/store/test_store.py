@@ -94,11 +94,13 @@ async def now_is(store: Store, job: Job) -> Job:
     return found
 
 
+def as_posted(card: Delivery) -> Delivery:
+    return replace(card, state=DeliveryState.POSTED, ts="1.0", shown_version=card.version)
+
+
 async def post_card(store: Store) -> Delivery:
     [card] = await store.deliveries.claim(NOW, MANY)
-    posted = replace(
-        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
-    )
+    posted = as_posted(card.delivery)
     assert await store.deliveries.mark_sending(card.delivery, NOW)
     assert await store.deliveries.release(posted, NOW, None)
     return posted
@@ -281,10 +283,7 @@ async def test_a_reply_waits_for_its_card(store: Store) -> None:
     [card] = await store.deliveries.claim(NOW, MANY)
     assert card.delivery.role is Role.CARD
     assert (await store.deliveries.claim(NOW, 0)).next_due == NOW + TIMINGS.lease
-    posted = replace(
-        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
-    )
-    assert await store.deliveries.release(posted, NOW, None)
+    assert await store.deliveries.release(as_posted(card.delivery), NOW, None)
     [reply] = await store.deliveries.claim(NOW, MANY)
     assert (reply.delivery.role, reply.card.ts) == (Role.REPLY, "1.0")
 
@@ -340,10 +339,7 @@ async def test_paid_calls_and_accepted_requests_are_on_disk_before_they_are_ackn
         assert states() == ["running", "pending"]
         [card] = await store.deliveries.claim(NOW, MANY)
         assert states() == ["running", "sending"]
-        posted = replace(
-            card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
-        )
-        assert await store.deliveries.release(posted, NOW, None)
+        assert await store.deliveries.release(as_posted(card.delivery), NOW, None)
         assert states() == ["running", "posted"]
         assert await store.jobs.finish(replace(await claim(store), state=State.SUCCEEDED), NOW)
         assert states() == ["succeeded", "posted", "pending"]

@@ -589,7 +589,7 @@ async def _whole_life(store: Store) -> None:
     assert await store.jobs.add_candidate(other.id, 1, "v-3", "U1", NOW) is AddedCandidate.STORED
     [candidate] = await store.jobs.candidates(other)
     other = await claim(store)
-    found = replace(other, state=State.RUNNING, remote_id="v-3", started_at=NOW)
+    found = made(other, "v-3")
     assert await store.jobs.adopt(found, candidate, NOW)
     assert await store.jobs.finish(await now_is(store, found), NOW)
 
@@ -622,8 +622,7 @@ async def _running_as(store: Store, remote_id: str) -> Job:
     await submit(store, remote_id)
     job = await claim(store)
     attempt = await begin(store, job, remote_id)
-    created = replace(job, state=State.RUNNING, remote_id=remote_id, started_at=NOW)
-    assert await store.jobs.record_created(created, attempt, now=NOW, due_at=NOW)
+    assert await store.jobs.record_created(made(job, remote_id), attempt, now=NOW, due_at=NOW)
     return await claim(store)
 
 
