@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from bot.model import Failure, Job
-from bot.store import DatabaseError, Store
+from bot.store import Store
 from bot.tasks import PartFailed
 from bot.timings import Timings
 from tests.engine.test_service_outage import ask
 from tests.engine.test_turns import MANY, held_back, send_many
-from tests.modes import on_sqlite_alone
 from tests.store.test_store import NOW, claim, submit
 from tests.store.test_store import TIMINGS as STORE_TIMINGS
 from tests.world import World
@@ -76,23 +75,6 @@ sys.exit(main(["serve"]))
     # The log has the traceback, in one line.
     assert not any(line.startswith("Traceback") for line in lines)
     assert any("level=error" in line and "the clock is broken" in line for line in lines)
-
-
-@on_sqlite_alone
-async def test_the_end_of_the_task_that_owns_the_database_ends_the_bot(quiet_world: World) -> None:
-    async with quiet_world.running_bot() as bot:
-        checking = asyncio.ensure_future(bot.store.database.check())  # noqa: TID251 - awaited below
-        await asyncio.sleep(0)
-        [worker] = bot.store.database._workers
-        worker.cancel()
-        with pytest.raises(DatabaseError, match="Restart the bot"):
-            async with asyncio.timeout(TIMEOUT):
-                await bot.run_until(asyncio.Event())
-        # No caller waits for an answer that never comes.
-        for check in (checking, bot.store.database.check()):
-            with pytest.raises(DatabaseError):
-                async with asyncio.timeout(TIMEOUT):
-                    await check
 
 
 TIMINGS = Timings(jitter=0.1)

@@ -73,17 +73,6 @@ async def test_a_lost_create_answer_is_reconciled_by_a_callback(world: World, fa
     assert not world.ephemerals(world.ana), "no question was needed"
 
 
-async def test_a_callback_is_kept_while_the_service_is_unavailable(world: World) -> None:
-    world.service.faults.next("create_video", Reset(done=True))
-    world.service.faults.next("read_video", *[CannedResponse(503, "<html>Down</html>")] * 3)
-    card = await world.request_video(world.ana)
-
-    await world.advance(minutes=5)
-
-    assert len(world.requests_for("read_video")) >= 4
-    assert len(world.replies(card)) == 1
-
-
 @on_both_engines
 async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) -> None:
     asking = await world.loses_create(made=False)

@@ -274,44 +274,6 @@ async def request_and_wait(live: LiveWorld, script: str) -> None:
     await live.wait_until(lambda: live.card_says("Ready", script) and live.replies(script))
 
 
-def move_file(folder: Path) -> Callable[[], object]:
-    path = folder / "bot.db"
-    path.rename(folder / "elsewhere.db")
-    return lambda: (folder / "elsewhere.db").rename(path)
-
-
-def replace_file(folder: Path) -> Callable[[], object]:
-    back = move_file(folder)
-    shutil.copy(folder / "elsewhere.db", folder / "bot.db")
-    return back
-
-
-def move_folder(folder: Path) -> Callable[[], object]:
-    folder.rename(folder.with_name("elsewhere"))
-    return lambda: folder.with_name("elsewhere").rename(folder)
-
-
-@pytest.mark.parametrize("take", [replace_file, move_folder])
-async def test_while_the_file_is_moved_away_nothing_is_accepted_and_later_all_goes_on(
-    take: Callable[[Path], Callable[[], object]], live: LiveWorld
-) -> None:
-    await request_and_wait(live, "The first words.")
-    form = await filled_form(live.ana, "More words.")
-    put_back = take(live.database.parent)
-
-    assert not await sent_off(form)
-    assert NOT_SAVED in next(iter(form.errors.values()))
-    assert await status(live) == 503
-    [line] = logged(live, "the database does not work")
-    assert "is no longer where it was, or another file is. Put it back" in line
-
-    put_back()
-    await answers(live, 200)
-    assert await sent_off(form)
-    await expect_one_reply(live, "More words.")
-    assert live.posts() == 4
-
-
 @pytest.mark.parametrize("left", [b"rubbish" * 1000, None])
 async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
     left: bytes | None, live: LiveWorld
