@@ -50,7 +50,7 @@ QUICK: Final = Timings(
 )
 """Waits short enough for a test in real time; only ``reconcile_within`` keeps its default."""
 
-_FILE_STEPS: Final = {
+FILE_STEPS: Final = {
     "files.getUploadURLExternal": "upload url",
     FILE_CONTENT: "upload",
     "files.completeUploadExternal": "sharing",
@@ -252,8 +252,8 @@ class LiveWorld(HasDatabase):
             await self._at(f"{phase} {'last edit' if ended else 'edit'}", text)
         elif method in {"conversations.history", "conversations.replies"}:
             await self._at(f"{phase} search")
-        elif method in _FILE_STEPS:
-            await self._at(f"{phase} {_FILE_STEPS[method]}")
+        elif method in FILE_STEPS:
+            await self._at(f"{phase} {FILE_STEPS[method]}")
 
     async def _on_service(self, phase: Phase, operation: Operation, path: str) -> None:
         if operation == "create_video":

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, TypeAlias
 
 import psycopg
 
@@ -34,41 +34,14 @@ _CLAIMED: Final = """
 """
 
 
-class RunDatabase(Protocol):
-    """The database of a run.
+class SQLiteFile:
+    """A file in the folder of the run, which has no server.
 
     Attributes:
+        path: it, or a file with the content of a server's database once ``close`` was called.
         url: its address, as the setting has it.
-        path: a file with its content, once ``close`` was called.
         restarts: how often its server was restarted, by how it was shut down.
     """
-
-    url: str
-    path: Path
-    restarts: dict[str, int]
-
-    @property
-    def address(self) -> Address:
-        """Return where it can be read."""
-
-    def running(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Provide the database, and remove what is not in the folder of the run."""
-
-    async def claims(self) -> Claims:
-        """Return which rows are claimed."""
-
-    async def restart(self, how: Shutdown, downtime_s: float) -> None:
-        """Restart the server."""
-
-    def was_down_since(self, moment: float) -> bool:
-        """Return whether the server was down at or after a time of the monotonic clock."""
-
-    async def close(self) -> list[str]:
-        """Read all of it once the bot has stopped; return what is damaged."""
-
-
-class SQLiteFile:
-    """A file in the folder of the run, which has no server."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "bot.db"
@@ -171,3 +144,7 @@ class PostgresServer:
         dump = partial(subprocess.run, [*command, self.url], capture_output=True, text=True)
         done = await asyncio.to_thread(dump, check=False)
         return [done.stderr] if done.returncode else []
+
+
+RunDatabase: TypeAlias = SQLiteFile | PostgresServer
+"""The database of a run."""

@@ -20,14 +20,14 @@ from sandbox.faults import CannedResponse
 from sandbox.http import CALLER_PORT, Server
 from sandbox.scenarios import Pace
 from sandbox.service_limits import RateLimit
-from sandbox.slack import DEFAULT_SCOPES, FILE_CONTENT, SandboxSlack
+from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
 from sandbox.slack_objects import Event, Message
 from sandbox.video_service import Operation, SandboxVideoService
 from tests.chaos.copies import Copies, Copy
 from tests.chaos.databases import RunDatabase
 from tests.chaos.plan import Kill, Plan, PlannedFaults
 from tests.crash import delivery_key, role_of
-from tests.processes import Phase
+from tests.processes import FILE_STEPS, Phase
 from tests.world import REPLICA, environment_of
 
 _SCHEDULE: Final = PollSchedule(
@@ -86,6 +86,13 @@ _PACE: Final = Pace(
     training=timedelta(seconds=2),
     training_steps=4,
 )
+# The moments of calls to Slack, by method.
+_STEPS: Final = FILE_STEPS | {
+    "chat.update": "edit",
+    "conversations.history": "search",
+    "conversations.replies": "search",
+    "views.open": "form",
+}
 _HISTORY: Final = frozenset(scope for scope in DEFAULT_SCOPES if scope.endswith(":history"))
 # A kill whose moment has not come by then takes place at once.
 _MOMENT_TIMEOUT_S: Final = 2.5
@@ -415,20 +422,8 @@ class Environment:
         match method:
             case "chat.postMessage":
                 await self._at(f"{phase} {role_of(delivery_key(arguments))}")
-            case "chat.update":
-                await self._at(f"{phase} edit")
-            case "conversations.history" | "conversations.replies":
-                await self._at(f"{phase} search")
-            case "views.open":
-                await self._at(f"{phase} form")
-            case "files.getUploadURLExternal":
-                await self._at(f"{phase} upload url")
-            case _ if method == FILE_CONTENT:
-                await self._at(f"{phase} upload")
-            case "files.completeUploadExternal":
-                await self._at(f"{phase} sharing")
-            case "files.info":
-                await self._at(f"{phase} file info")
+            case _ if method in _STEPS:
+                await self._at(f"{phase} {_STEPS[method]}")
 
     async def _on_service(self, phase: Phase, operation: Operation, _path: str) -> None:
         self.service.quotes_key = next(self._quotes)

@@ -67,10 +67,10 @@ class UserRequest:
     tag: str
     person: Person
     channel: str
-    kind: Literal["video", "replica"]
-    is_long: bool
-    clicks: int
     decision: Decision
+    kind: Literal["video", "replica"] = "video"
+    is_long: bool = False
+    clicks: int = 1
     accepted: bool = False
     create_again_presses: int = 0
     tried_wrong_id: bool = False
@@ -120,9 +120,6 @@ class Users:
                 tag=f"No·{number:05}",
                 person=self._people[number % len(names)],
                 channel=rng.choice(_CHANNELS),
-                kind="video",
-                is_long=False,
-                clicks=1,
                 decision=rng.choice(_DECISIONS),
             )
             for number in range(jobs, jobs + _QUEUED)
