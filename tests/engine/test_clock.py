@@ -15,11 +15,11 @@ from bot.model import Job, Request, State
 from bot.store import Store
 from bot.timings import Clock, Timings
 from sandbox.clock import ManualClock
-from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import Scenario
 from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
+from tests.engine.test_service_outage import ask
 from tests.watched_clock import WatchedClock
 from tests.world import REPLICA, World, is_question
 
@@ -52,12 +52,6 @@ class JumpyWorld(World):
         super().__init__(folder)
         self.wrong = WrongClock(self.clock)
         self.bot_clock = self.wrong
-
-    async def is_asked(self, person: Person, script: str) -> None:
-        """Request a video as a person, without waiting for the outcome."""
-        form = await self.open_form(person)
-        await form.submit({"replica_id": REPLICA, "script": script})
-        assert not form.is_open
 
     def card(self, script: str) -> Message:
         """Return the only card of a video."""
@@ -117,10 +111,10 @@ async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
     world.service.on_request = hold
     armed = False
     async with world.running_bot():
-        await world.is_asked(world.ben, BEN)
+        await ask(world, world.ben, script=BEN)
         await world.settle()
         armed = True
-        await world.is_asked(world.ana, ANA)
+        await ask(world, world.ana, script=ANA)
         if call in {"read_video", "reply", "chat.update"}:
             await world.settle()
             world.service.finish(world.video(ANA))
@@ -145,24 +139,24 @@ Step = Callable[[JumpyWorld], Awaitable[None]]
 async def queued(world: JumpyWorld) -> None:
     soon, later = world.clock.now() + timedelta(minutes=1), timedelta(minutes=30)
     world.service.rate_limited = RateLimit(soon, retry_after=later)
-    await world.is_asked(world.ana, ANA)
+    await ask(world, world.ana, script=ANA)
     await world.advance(minutes=1)
 
 
 async def running(world: JumpyWorld) -> None:
-    await world.is_asked(world.ana, ANA)
+    await ask(world, world.ana, script=ANA)
     await world.advance(seconds=30)
 
 
 async def unconfirmed(world: JumpyWorld) -> None:
     world.service.faults.next("create_video", Reset(done=True))
-    await world.is_asked(world.ana, ANA)
+    await ask(world, world.ana, script=ANA)
     await world.advance(seconds=30)
 
 
 async def card_in_doubt(world: JumpyWorld) -> None:
     world.slack.faults.next("chat.postMessage", Reset(done=True))
-    await world.is_asked(world.ana, ANA)
+    await ask(world, world.ana, script=ANA)
     await world.advance(seconds=10)
 
 
@@ -170,7 +164,7 @@ async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
     """It is sent at a time that is wrong, and looked for in Slack, where the time is right."""
     limited = CannedResponse(429, "", {"Retry-After": "90"})
     world.slack.faults.next("chat.postMessage", limited, Reset(done=True))
-    await world.is_asked(world.ana, ANA)
+    await ask(world, world.ana, script=ANA)
     await world.advance(seconds=30)
 
 
@@ -216,7 +210,7 @@ async def test_running_jobs_do_not_wait_until_a_clock_that_was_set_back_catches_
 ) -> None:
     world = quiet
     async with world.running_bot(callbacks=False):
-        await world.is_asked(world.ana, ANA)
+        await ask(world, world.ana, script=ANA)
         await world.advance(seconds=30)
         world.wrong.off = -HOUR
         await world.advance(minutes=5)
@@ -236,7 +230,7 @@ async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set(
     world.service.next_video(Scenario(end="never"))
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(world.running_bot(callbacks=False))
-        await world.is_asked(world.ana, ANA)
+        await ask(world, world.ana, script=ANA)
         await world.advance(minutes=5)
         if restarts:
             await stack.aclose()

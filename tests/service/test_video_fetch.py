@@ -31,9 +31,12 @@ from tests.journeys.test_shared_files import (
     one_video,
     only_the_link,
 )
+from tests.service.test_video_service import Listener, listener
 from tests.slack.test_socket_mode import QUICK, logged
 from tests.tcp import Proxy, listening
 from tests.world import World
+
+__all__ = ["listener"]  # a fixture
 
 
 @pytest.fixture
@@ -200,34 +203,12 @@ def note_names(monkeypatch: pytest.MonkeyPatch, address: str = "", port: int = 0
     return asked
 
 
-class Elsewhere:
-    """A server that is not Slack's, and what was asked of it."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        self.server = Server(app)
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        self.asked.append(f"{request.method} {request.path}")
-        return web.json_response({"ok": True})
-
-
-@pytest.fixture
-async def elsewhere() -> AsyncIterator[Elsewhere]:
-    elsewhere = Elsewhere()
-    await elsewhere.server.start()
-    yield elsewhere
-    await elsewhere.server.stop()
-
-
 async def test_socket_mode_connects_to_no_unencrypted_address_and_follows_no_redirect(
-    quiet_world: World, elsewhere: Elsewhere, caplog: pytest.LogCaptureFixture
+    quiet_world: World, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = quiet_world
     world.socket_mode, world.timings = True, QUICK
-    url = elsewhere.server.url
+    url = listener.server.url
     for address in (f"{url.replace('http', 'ws', 1)}/link/?ticket=t1cket", f"{url}/", "file:///x"):
         world.slack.faults.next(OPEN, CannedResponse(body={"ok": True, "url": address}))
     redirect = CannedResponse(302, "", {"Location": f"{url}/?ticket=t1cket"})
@@ -235,7 +216,7 @@ async def test_socket_mode_connects_to_no_unencrypted_address_and_follows_no_red
     world.slack.faults.next(LINK, redirect)
     async with world.running_bot():
         assert (await world.ana.command("/video", "help")).ok
-    assert elsewhere.asked == []
+    assert listener.requests == []
     assert logged(caplog) == ["Socket Mode is down", "Socket Mode is back"]
     assert "t1cket" not in caplog.text
     assert not world.slack.faults.waiting()
@@ -243,10 +224,10 @@ async def test_socket_mode_connects_to_no_unencrypted_address_and_follows_no_red
 
 @pytest.mark.parametrize("status", [301, 303, 307])
 async def test_no_redirect_of_slacks_is_followed_with_a_text_or_a_token(
-    status: int, elsewhere: Elsewhere
+    status: int, listener: Listener
 ) -> None:
     app = web.Application()
-    headers = {"Location": f"{elsewhere.server.url}/taken"}
+    headers = {"Location": f"{listener.server.url}/taken"}
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=status, headers=headers)
@@ -265,4 +246,4 @@ async def test_no_redirect_of_slacks_is_followed_with_a_text_or_a_token(
                     await session.post(f"{server.url}/", json={"text": "A script."})
     finally:
         await server.stop()
-    assert elsewhere.asked == []
+    assert listener.requests == []

@@ -173,9 +173,6 @@ def test_a_lease_is_longer_than_every_call_under_it_at_the_greatest_difference_o
     assert TIMINGS.lease > MAX_DIFFERENCE
 
 
-VALUES = {"replica_id": REPLICA, "script": "Hello, world."}
-
-
 @pytest.fixture
 def world(world_of_copies: World) -> World:
     return world_of_copies
