@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from bot.errors import OperatorError
 from bot.log import reference
 from bot.store import DatabaseError
-from bot.timings import Clock, Timings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -25,20 +25,16 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``work`` in a task of its own, which is returned; log what it raises."""
-        task = asyncio.create_task(self._logged(work))  # noqa: TID251 - this is the one place
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def spawn(self, work: Coroutine[Any, Any, None], *, later: bool = False) -> asyncio.Task[None]:
+        """Run ``work`` in a task of its own, which is returned; log what it raises.
 
-    def spawn_at(
-        self, clock: Clock, at: datetime, work: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        """Run ``work`` at a time by ``clock``; a process that stops before that drops it."""
-        task = asyncio.create_task(self._wait(clock, at, work))  # noqa: TID251 - as above
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        One for ``later`` only waits for its time: nobody waits for it, and the stop drops it.
+        """
+        tasks = self._waiting if later else self._tasks
+        task = asyncio.create_task(self._logged(work))  # noqa: TID251 - this is the one place
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return task
 
     async def settled(self) -> None:
         """Wait until no task is left but those for later."""
@@ -54,13 +50,6 @@ class BackgroundTasks:
         for task in tuple(self._tasks):
             task.cancel()
         await self.settled()
-
-    async def _wait(
-        self, clock: Clock, at: datetime, work: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        while clock.now() < at:
-            await clock.wait(asyncio.Event(), at)
-        self.spawn(work())
 
     async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
@@ -418,11 +418,16 @@ class HandlerContext:
         except Unavailable as error:
             wait = error.retry_after or self.timings.back_off(failures + 1)
             if failures < _MAX_FAILURES and wait < _RESPONSE_URL_LASTS:
-                again = partial(self._send, response_url, answer, failures + 1)
-                self.background.spawn_at(self.clock, self.clock.now() + wait, again)
+                again = self._send_at(self.clock.now() + wait, response_url, answer, failures + 1)
+                self.background.spawn(again, later=True)
         except OutsideError:
             # The user can ask for it again.
             return
+
+    async def _send_at(self, at: datetime, response_url: str, answer: Json, failures: int) -> None:
+        while self.clock.now() < at:
+            await self.clock.wait(asyncio.Event(), at)
+        self.background.spawn(self._send(response_url, answer, failures))
 
 
 def _content(message: Message) -> Json:
