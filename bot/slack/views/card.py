@@ -216,11 +216,6 @@ def card(
     return Message.of(blocks)
 
 
-def links_of(job: Job, presenter: Presenter) -> list[str]:
-    """Return the links of what was made, as mrkdwn."""
-    return [anchor(url, label) for label, url in presenter.links(job).items()]
-
-
 # ── Its state ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -406,10 +401,11 @@ def reply(
     noun, name = presenter.noun, unformatted(title(presenter.name(job)))
     if job.failure in STOPPED:
         return _stopped(job, noun)
-    links, transcript = links_of(job, presenter), presenter.transcript(job).strip()
+    transcript = presenter.transcript(job).strip()
     called = f"“{name}”" if name else f"your {noun}"
     head = f"<@{job.user}>, {called} {_ending(job, presenter, names)}"
     if job.state is State.SUCCEEDED:
+        links = [anchor(url, label) for label, url in presenter.links(job).items()]
         blocks = [section(joined([head, joined(links, by=" · ")], MAX_SECTION))]
         if transcript:
             shown = cut(transcript, MAX_SHOWN)
