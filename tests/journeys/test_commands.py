@@ -94,9 +94,6 @@ async def _status(world: World, person: Person, wanted: str) -> str:
     return shown
 
 
-# ── Help and list ─────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
     world.service.next_video(Scenario(), Scenario(end="error", reason="No."), Scenario(end="never"))
     for name in ("First", "Second", "Third"):
@@ -113,9 +110,6 @@ async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world
     ]
     assert ["/watch/" in line for line in lines] == [False, False, True]
     assert "Not mine" not in str(shown)
-
-
-# ── Status ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_status_of_my_video_is_what_the_service_says_now(world: World) -> None:
@@ -169,9 +163,6 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
     shown = await _status(world, world.ana, "somewhere-else")
     assert "couldn't look up" in shown
     assert "<html>" not in shown
-
-
-# ── Buttons ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def _fails(world: World) -> Message:
@@ -384,9 +375,6 @@ async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: Wor
     assert "".join(quoted) == script
 
 
-# ── Subcommands ───────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [("statsu", "status <id>"), ("Stauts", "status <id>"), ("lsit", "list"), ("hepl", "help")],
@@ -426,9 +414,6 @@ async def test_a_subcommand_alone_explains_itself_in_any_case_and_opens_no_form(
         lacks = "Try `" if typed == "DEFAULT" else f"`{command} {typed.lower()}` needs a "
         assert answer.message.text.startswith(lacks)
         assert world.ana.modal is None
-
-
-# ── The names of the commands ─────────────────────────────────────────────────────────────────
 
 
 async def test_with_a_prefix_the_commands_have_it_and_every_text_names_them_so(

@@ -50,9 +50,6 @@ async def running(quiet_world: World) -> AsyncIterator[World]:
         yield quiet_world
 
 
-# ── What is found ─────────────────────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 async def test_my_videos_are_found_by_words_of_name_and_script_in_any_case_and_language(
     running: World,
@@ -106,9 +103,6 @@ async def test_where_nothing_is_found_the_answer_says_what_was_searched(running:
     shown = await answer(running, running.ana, "<!here> *keys*")
     assert shown.text.startswith("No videos with “&lt;!here&gt; *keys*”.")
     assert "Try fewer words" in shown.text
-
-
-# ── Whose videos ──────────────────────────────────────────────────────────────────────────────
 
 
 @on_both_engines
@@ -176,9 +170,6 @@ async def test_a_colleague_from_another_workspace_finds_no_channel_of_this_one(
         assert await found(world, olga, "secret") == []
 
 
-# ── Channels that change ──────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("change", ["private", "is_ext_shared", "is_pending_ext_shared"])
 async def test_a_channel_that_is_not_public_any_more_hides_its_videos_from_others(
     running: World, change: str
@@ -229,9 +220,6 @@ async def test_where_slack_does_not_say_who_reads_a_channel_its_videos_are_not_f
     assert await found(world, world.ben, "secret") == ["Another secret", "Secret"]
 
 
-# ── What is kept ──────────────────────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 async def test_after_the_retention_time_a_video_is_found_by_its_name_and_not_by_its_script(
     quiet_world: World,
@@ -253,9 +241,6 @@ async def jump(world: World, duration: timedelta) -> None:
     """Set the clock ahead, and let all happen that the next hour brings."""
     world.clock.set(world.clock.now() + duration)
     await world.advance(hours=1)
-
-
-# ── What is typed ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_what_was_typed_can_still_be_the_script(running: World) -> None:

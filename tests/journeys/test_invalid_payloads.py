@@ -20,8 +20,6 @@ from tests.invalid_cases import COMMANDS, FORM_TEXTS, PAYLOADS, InvalidPayload
 from tests.invalid_input import FAST, BotUnderTest, command, submitted_view
 from tests.world import FOOTAGE, REPLICA, World, number_of
 
-# ── Payloads ──────────────────────────────────────────────────────────────────────────────────
-
 
 @dataclass(frozen=True)
 class Scene:
@@ -156,9 +154,6 @@ async def test_the_same_payload_without_a_mistake_has_an_effect(
                 assert "can't find it" in answer.body
             else:
                 assert len(world.slack.calls) > calls
-
-
-# ── Text ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_command_with_any_text_is_answered_and_creates_nothing(

@@ -42,9 +42,6 @@ async def make(world: World, person: Person, count: int = 1) -> list[Message]:
     return cards
 
 
-# ── Open at once ──────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
     quiet_world: World,
 ) -> None:
@@ -93,9 +90,6 @@ async def test_a_form_that_is_sent_twice_is_not_limited_by_itself(quiet_world: W
         assert [answer.body for answer in await form.resubmit(5)] == [""] * 5
         await world.settle()
         assert world.created_count() == 1
-
-
-# ── In a day ──────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_person_may_make_so_many_requests_a_day(quiet_world: World) -> None:
@@ -195,9 +189,6 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
         assert world.created_count() == 2
 
 
-# ── The length of a script ────────────────────────────────────────────────────────────────────
-
-
 APRIL = "<!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
 
 
@@ -250,9 +241,6 @@ async def told(world: World, person: Person, command: str = "/video") -> str:
     await person.command(command, "", "studio")
     assert person.modal is None
     return world.ephemerals(person)[-1]
-
-
-# ── Who ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @on_both_engines
@@ -341,9 +329,6 @@ async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spe
         assert world.created_count() == 1
 
 
-# ── Where ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go(
     quiet_world: World,
 ) -> None:
@@ -364,9 +349,6 @@ async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go
         await world.settle()
         assert len(world.slack.messages("lobby")) == 1
         assert world.slack.messages("studio") == []
-
-
-# ── What is left ──────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_form_says_what_is_left_when_that_is_little(quiet_world: World) -> None:

@@ -136,9 +136,6 @@ async def test_a_form_that_this_version_does_not_know_keeps_what_was_typed(world
     assert "I don't recognize this. Copy what you entered" in error
 
 
-# ── The ids ───────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_every_id_that_slack_keeps_is_answered_and_on_its_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for kind, ids in IDS.items():
@@ -165,9 +162,6 @@ DROPBOX = "https://www.dropbox.com/scl/fi/a1/anna.mp4?rlkey=k3y&dl=0"
 def top(form: Modal) -> str:
     """Return the first line of a form."""
     return str(form.view.body["blocks"][0]["elements"][0]["text"])
-
-
-# ── Limits ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_with_nothing_left_the_command_says_so_and_gives_the_script_back(
@@ -209,9 +203,6 @@ async def test_a_form_that_was_opened_before_the_last_one_is_refused_exactly(
         await form.submit(VALUES)
         assert "It resets at 7:00 PM." in form.errors["replica_id"], "it is tomorrow by now"
         assert world.created_count() == 1
-
-
-# ── Approval ──────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -256,9 +247,6 @@ async def test_approvers_see_the_month_so_far_the_price_and_the_script_once(
         assert "so far" not in world.now(asked).text
 
 
-# ── A price ───────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: World) -> None:
     world = quiet_world
     price = {"PRICE_PER_MINUTE": "1.5", "PRICE_CURRENCY": "CHF"}
@@ -286,9 +274,6 @@ async def test_without_a_price_nobody_reads_of_money(quiet_world: World) -> None
         await world.settle()
         home = str(world.ben.home.view.body) if world.ben.home else ""
         assert "Usage this month" in home
-
-
-# ── What was typed ────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_script_that_is_too_long_opens_the_form_and_says_how_much_to_cut(
@@ -328,9 +313,6 @@ async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(
         assert [video.script for video in world.service.videos.values()] == [script]
 
 
-# ── Links ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press(
     world: World,
 ) -> None:
@@ -347,9 +329,6 @@ async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press
     await world.settle()
     [made] = world.requests_for("create_replica")
     assert WITH_A_DIRECT_FORM[DROPBOX] in str(made.body)
-
-
-# ── Names ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_bot_is_invited_by_the_name_that_it_has_in_the_workspace(

@@ -81,9 +81,6 @@ def owner_of(world: World, replica: str) -> str | None:
     return owner
 
 
-# ── Training ──────────────────────────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 async def test_the_person_in_the_footage_owns_the_replica_and_is_told(quiet_world: World) -> None:
     world = quiet_world
@@ -172,9 +169,6 @@ async def test_a_replica_is_trained_of_nobody_outside(world: World) -> None:
     form = await world.open_form(world.ana, command="/replica")
     await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"], "owner": "eve"})
     assert form.errors == {"owner": "Pick a person who is in this workspace."}
-
-
-# ── Adding, changing, removing ────────────────────────────────────────────────────────────────
 
 
 @on_both_engines
@@ -322,9 +316,6 @@ async def test_who_is_named_as_the_owner_of_what_was_trained_is_told(quiet_world
         assert not offered(world, replica)
 
 
-# ── Ask me ────────────────────────────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 async def test_what_others_ask_for_waits_for_the_owner(quiet_world: World) -> None:
     world = quiet_world
@@ -466,9 +457,6 @@ async def test_a_new_owner_is_asked_about_what_waits(quiet_world: World) -> None
         assert world.created_count() == 1
 
 
-# ── What is made with a face ──────────────────────────────────────────────────────────────────
-
-
 def made(world: World, name: str) -> list[Message]:
     return [each for each in told(world, name) if "Made with your face" in each.text]
 
@@ -567,9 +555,6 @@ async def test_one_press_on_a_notice_has_others_ask_first(quiet_world: World) ->
         trained = world.bot.store.replicas.get(world.last_replica_id())
         assert trained is not None
         assert trained.asks_owner
-
-
-# ── See it first ──────────────────────────────────────────────────────────────────────────────
 
 
 def rows(blocks: list[Json]) -> dict[str, Json]:

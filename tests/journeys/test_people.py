@@ -49,9 +49,6 @@ async def submit_as(form: Modal, person: Person) -> Response:
     return await form.submit()
 
 
-# ── Other organisations ───────────────────────────────────────────────────────────────────────
-
-
 async def test_a_command_of_a_person_of_another_organisation_is_refused_in_private(
     world: World, subtests: pytest.Subtests
 ) -> None:
@@ -120,9 +117,6 @@ async def test_on_enterprise_grid_people_of_other_organisations_are_refused(
     assert world.created_count() == 0
 
 
-# ── Other apps, and what is known of ours ─────────────────────────────────────────────────────
-
-
 async def test_a_payload_of_another_app_is_refused(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,9 +179,6 @@ async def test_a_token_of_another_workspace_serves_nobody_and_is_logged(
     assert answer.message is not None
     assert "another workspace" in answer.message.text
     assert "another workspace" in caplog.text
-
-
-# ── Guests, and listed people ─────────────────────────────────────────────────────────────────
 
 
 async def test_a_guest_cannot_create_a_video(world: World) -> None:
@@ -284,9 +275,6 @@ async def test_what_was_said_of_a_person_counts_while_slack_does_not_answer(worl
     await world.request_video(world.ana)
     await world.settle()
     assert world.created_count() == 2
-
-
-# ── Channels that other organisations share ───────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("flag", ["is_ext_shared", "is_pending_ext_shared"])

@@ -39,9 +39,6 @@ async def _sends_off(world: World, person: Person, replica_id: str) -> Modal:
     return form
 
 
-# ── While a user types ───────────────────────────────────────────────────────────────────────
-
-
 async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
     world: World, subtests: pytest.Subtests
 ) -> None:
@@ -204,9 +201,6 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
         assert (await offered_ids(form))[0] == "r-1"
 
     assert len(world.service.requests) == asked_before
-
-
-# ── On submission ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,6 @@ def labels(message: Message) -> list[str]:
     return [element["text"]["text"] for element in buttons_of(message.blocks)]
 
 
-# ── Asked ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(
     world: World,
 ) -> None:
@@ -137,9 +134,6 @@ async def test_a_question_whose_answer_was_lost_is_looked_for_and_posted_once(
     [question] = world.questions(card)
     assert labels(question) == BUTTONS
     assert question.edited is None, "there was nothing new to say"
-
-
-# ── Settled ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_question_is_edited_to_say_how_it_was_settled(quiet_world: World) -> None:

@@ -86,9 +86,6 @@ async def settled(world: World, **duration: float) -> None:
     await world.advance(**(duration or {"seconds": 5}))
 
 
-# ── Asked ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_four_questions_to_a_person_are_one_message_with_one_mention(world: World) -> None:
     message, cards = await asked(world)
 
@@ -166,9 +163,6 @@ async def test_more_than_a_message_has_room_for_are_counted_and_move_up(world: W
     assert DONE in world.now(message).text
 
 
-# ── Settled ───────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_question_that_is_settled_elsewhere_is_settled_in_the_list(world: World) -> None:
     message, cards = await asked(world, made=True)
     [video, *_] = [v for v in world.service.videos.values() if v.script == "Two."]
@@ -228,9 +222,6 @@ async def test_others_may_not_answer(world: World) -> None:
         assert "or an admin can do that" in world.ephemerals(world.ben)[-1]
     assert world.ben.modal is None
     assert world.now(message) == message
-
-
-# ── The form ──────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_each_request_gets_its_own_answer(world: World) -> None:
@@ -308,9 +299,6 @@ async def test_an_id_that_cannot_be_verified_is_used_after_a_warning(world: Worl
     assert lines(world.now(message)) == ["One. · found", "Two. · cancelled"]
 
 
-# ── Asked again, and closed ───────────────────────────────────────────────────────────────────
-
-
 async def test_all_are_asked_again_in_one_new_message_and_closed_after_a_week(world: World) -> None:
     first, cards = await asked(world)
     await world.advance(days=1)
@@ -343,9 +331,6 @@ async def test_what_is_asked_about_days_later_mentions_the_person(world: World) 
     assert lines(second) == ["One.", "Two."]
     assert third.pings == {world.ana.user.id}
     assert labels(third) == BUTTONS
-
-
-# ── Failures of Slack, and of the process ─────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("fault", NOT_POSTED)

@@ -36,9 +36,6 @@ def _text(world: World, card: Message) -> str:
     return world.now(card).text
 
 
-# ── It is trained ─────────────────────────────────────────────────────────────────────────────
-
-
 @on_both_engines
 async def test_a_callback_before_the_answer_to_the_create_call_has_the_training_read_at_once(
     hourly_world: World,
@@ -120,8 +117,6 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     assert "is ready" in shown.text
 
 
-# ── It fails ──────────────────────────────────────────────────────────────────────────────────
-
 MEANINGS = {
     TrainingFailure.NOT_REACHABLE: "needs a sign-in or has expired",
     TrainingFailure.TOO_LARGE: "larger than 750 MB",
@@ -188,9 +183,6 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
     assert second.body["train_video_url"] == better
     assert second.body["consent_video_url"] == first.body["consent_video_url"]
     assert "is ready" in world.replies(card)[-1].text
-
-
-# ── A video whose replica is in training ──────────────────────────────────────────────────────
 
 
 async def _asks_one_in_training(world: World, *scenario: Scenario) -> tuple[Message, Message]:
@@ -270,9 +262,6 @@ async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(
     assert "didn't finish" in reply.text
 
 
-# ── Odd answers ───────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("status", [401, 403, 409])
 async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, status: int) -> None:
     await world.ana.command("/replica", f"default {REPLICA}")
@@ -307,9 +296,6 @@ async def _shown_after(world: World, person: Person, text: str, channel: str = "
     return shown
 
 
-# ── List ──────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: World) -> None:
     await world.request_replica(world.ana, {"replica_name": "First <b>"})
     world.service.fail(world.last_replica_id(), "Bad.")
@@ -338,9 +324,6 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
     assert "Bens" in str(shown.blocks)
     assert "this channel's default" in str(shown.blocks)
     assert shown.pings == frozenset()
-
-
-# ── Status ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_status_of_my_training_is_what_the_service_says_now(world: World) -> None:
@@ -386,9 +369,6 @@ async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(worl
     answer = await world.ana.command("/video", f"status {number_of(training)}")
     assert answer.message is not None
     assert f"That's a replica: `/replica status {number_of(training)}`" in answer.message.text
-
-
-# ── Add ───────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world: World) -> None:
@@ -444,9 +424,6 @@ async def test_a_replica_in_error_is_refused_with_its_reason(
             assert "“Two &lt;people&gt;”" in shown
             form = await world.open_form(world.ana)
             assert form.values["replica_id"] is None
-
-
-# ── Default ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_replica_becomes_the_default_by_its_name_where_only_one_has_it(
@@ -505,9 +482,6 @@ def _notes(form: Modal) -> list[str]:
     return [block["text"]["text"] for block in blocks if block["block_id"] == "note"]
 
 
-# ── What is typed arrives ─────────────────────────────────────────────────────────────────────
-
-
 async def test_every_field_arrives_at_the_service_as_typed(world: World) -> None:
     name = "Zażółć & <b>Kim</b> 你好"
     form = await _opens(
@@ -550,9 +524,6 @@ async def test_the_links_are_shown_on_the_card_without_their_secrets(world: Worl
     assert "secret" not in str([(each.text, each.blocks) for each in world.posts()])
 
 
-# ── Consent ───────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
     world: World,
 ) -> None:
@@ -575,9 +546,6 @@ async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
     assert not form.is_open
     await world.settle()
     assert len(_created(world)) == 1
-
-
-# ── Links that run out ────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("field", ["train_video_url", "consent_video_url"])
@@ -615,9 +583,6 @@ async def test_a_link_that_expires_while_the_warning_is_read_is_refused(world: W
 
     assert form.errors.keys() == {"train_video_url"}
     assert not world.requests_for("create_replica")
-
-
-# ── One form, one replica ─────────────────────────────────────────────────────────────────────
 
 
 async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: World) -> None:

@@ -114,9 +114,6 @@ async def test_the_file_goes_where_the_reply_went(filed: World) -> None:
     assert content(world, file) == LONG
 
 
-# ── Answers that are lost ─────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_step_of_an_upload_without_an_answer_makes_no_second_file(
     filed: World, subtests: pytest.Subtests
 ) -> None:
@@ -236,9 +233,6 @@ async def test_the_content_goes_to_no_host_but_slacks(filed: World) -> None:
     await world.advance(minutes=10)
     assert len(world.calls(FILE_CONTENT)) == 1
     one_file(world)
-
-
-# ── Files that Slack refuses ──────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("missing", ["files:write", "files:read"])
@@ -408,9 +402,6 @@ async def test_no_reply_waits_for_a_video_and_at_most_four_are_fetched_at_a_time
     assert len(shared(world)) == 9
 
 
-# ── Answers that are lost, and a bot that dies ────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("delay", [45, 200])
 async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: World) -> None:
     world = shown
@@ -421,9 +412,6 @@ async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: 
     assert len(world.service.downloads.paths) == 1
 
 
-# ── What Slack refuses ────────────────────────────────────────────────────────────────────────────
-
-
 async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> None:
     world = shown
     for channel in ("lobby", "lobby", "studio"):
@@ -431,9 +419,6 @@ async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> Non
     assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
     assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
     assert len(replies_with_links(world)) == 3
-
-
-# ── A host that is down ───────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("down_for", [timedelta(seconds=45), timedelta(minutes=25)])
@@ -468,9 +453,6 @@ async def test_a_video_whose_host_stays_down_is_given_up_after_half_an_hour(
     await world.advance(days=1)
     assert len(world.service.downloads.paths) == asked
     only_the_link(world)
-
-
-# ── The disk ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_nothing_is_left_on_the_disk_and_a_full_one_leaves_the_link(

@@ -33,9 +33,6 @@ def _note(form: Modal) -> str:
     return str(note["text"]["text"])
 
 
-# ── What is typed arrives ─────────────────────────────────────────────────────────────────────
-
-
 @in_both_modes
 async def test_every_field_arrives_at_the_service_as_typed(
     world: World, subtests: pytest.Subtests
@@ -88,9 +85,6 @@ async def test_what_people_wrote_pings_only_the_requester(world: World) -> None:
     assert len(world.replies(card)) == 1
 
 
-# ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
-
-
 @in_both_modes
 async def test_choosing_a_background_shows_its_link_field_and_keeps_the_others(
     world: World,
@@ -136,9 +130,6 @@ async def test_a_form_that_cannot_be_opened_in_time_is_explained(world: World) -
     assert answer.message is not None
     assert "Please try again." in answer.message.text
     assert world.ana.modal is None
-
-
-# ── One form, one video ───────────────────────────────────────────────────────────────────────
 
 
 @in_both_modes
@@ -195,9 +186,6 @@ async def test_a_place_that_was_cleared_stays_cleared_when_the_form_is_drawn_aga
     assert form.values["where"] is None
     # Whether Slack keeps an empty field, its documentation does not say.
     assert "default_to_current_conversation" not in str(form.view.body["blocks"])
-
-
-# ── Where it is posted ────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_script_without_letters_or_digits_is_refused(

@@ -34,9 +34,6 @@ def _the_video(world: World) -> str:
     return video_id
 
 
-# ── It gets ready ─────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_card_is_not_edited_because_the_service_signs_a_link_again(world: World) -> None:
     card = await world.request_video(world.ana)
     [video_id] = world.service.videos
@@ -153,9 +150,6 @@ async def test_polling_goes_on_after_answers_without_a_status(world: World) -> N
     assert len(world.replies(card)) == 1
 
 
-# ── The service turns us away ─────────────────────────────────────────────────────────────────
-
-
 async def test_a_refused_key_is_reported_in_the_thread_and_logged_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -195,9 +189,6 @@ async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(
     calls = len(world.requests_for("create_video"))
     assert sum(job["attempts"] for job in jobs) == len(outcomes) == calls < 4
     assert None not in outcomes
-
-
-# ── The bot is restarted ──────────────────────────────────────────────────────────────────────
 
 
 @on_both_engines

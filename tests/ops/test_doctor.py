@@ -56,9 +56,6 @@ async def test_each_line_that_is_not_ok_ends_with_a_remedy(quiet_world: World) -
         assert finding.remedy == "" or finding.remedy[0].isupper(), finding
 
 
-# ── Slack ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_doctor_reports_a_token_that_slack_rejects(quiet_world: World) -> None:
     quiet_world.slack.auth_error = "token_revoked"
     finding = (await report(quiet_world))["Slack"]
@@ -103,9 +100,6 @@ async def test_the_doctor_says_why_videos_are_not_shown_in_slack(quiet_world: Wo
     ]
     assert [each.state for each in found] == ["warning"] * 2
     assert all("Or remove MEDIA_HOSTS." in each.remedy for each in found)
-
-
-# ── People and channels ───────────────────────────────────────────────────────────────────────
 
 
 async def test_people_and_channels_are_named_and_those_that_are_not_there_are_errors(
@@ -221,9 +215,6 @@ async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(
     assert found["delete it all"] == "error: refused: cant_delete_message"
 
 
-# ── The video service ─────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_doctor_reports_a_service_that_is_not_there(quiet_world: World) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
     finding = (await report(quiet_world, VIDEO_API_URL=gone))["video service"]
@@ -253,9 +244,6 @@ async def test_the_doctor_judges_what_the_service_answers(
             finding = (await report(quiet_world))["video service"]
             assert finding.state == state
             assert said in finding.message
-
-
-# ── A running bot ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_what_a_running_bot_says_is_wrong_is_repeated(world: World) -> None:
@@ -415,9 +403,6 @@ async def test_a_check_that_fails_itself_is_one_line_and_hides_no_other(quiet_wo
     assert found["database"].ok
 
 
-# ── The clock ─────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_clock_that_differs_from_slacks_is_named(quiet_world: World) -> None:
     for ahead_s, state, said in (
         (20, "ok", "within "),
@@ -498,9 +483,6 @@ async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet_world: 
     assert found.findings[-1].state == "warning"
 
 
-# ── The public address ────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_public_address_whose_host_is_unknown_is_named(quiet_world: World) -> None:
     url = "https://bot.invalid"
     finding = (await report(quiet_world, PUBLIC_URL=url))["public address"]
@@ -521,9 +503,6 @@ async def test_without_a_public_url_it_says_how_the_bot_gets_by(quiet_world: Wor
     finding = (await report(quiet_world, PUBLIC_URL=""))["public address"]
     assert finding.state == "warning"
     assert "Set SLACK_APP_TOKEN to use Socket Mode" in finding.remedy
-
-
-# ── The command ───────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_last(
@@ -666,9 +645,6 @@ async def test_a_disk_that_is_nearly_full_is_named(
     assert finding.state == state
     assert said in finding.message
     assert "Make room on the disk" in finding.remedy
-
-
-# ── It changes nothing ────────────────────────────────────────────────────────────────────────
 
 
 @on_sqlite_alone

@@ -38,9 +38,6 @@ def callback_url(world: World) -> str:
     return str(sent["callback_url"])
 
 
-# ── What the service quotes: the leak detector finds it anywhere ──────────────────────────────────
-
-
 async def test_a_refusal_that_quotes_our_request_leaks_none_of_it(
     world: World, subtests: pytest.Subtests
 ) -> None:
@@ -84,9 +81,6 @@ async def test_a_failed_training_with_a_link_in_its_reason_leaks_no_query(world:
     assert f"Cannot fetch {HOST}" in world.posts()[-1].text
 
 
-# ── What Slack quotes ─────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update", "views.open"])
 async def test_a_refusal_of_slack_that_quotes_a_message_leaves_its_text_out_of_the_log(
     method: str, world: World, caplog: pytest.LogCaptureFixture
@@ -101,8 +95,6 @@ async def test_a_refusal_of_slack_that_quotes_a_message_leaves_its_text_out_of_t
     logged = caplog.text + str([vars(record) for record in caplog.records])
     assert "Slack refused (bad_one) json-pointer:/blocks/1/text" in logged
 
-
-# ── The leak detector ─────────────────────────────────────────────────────────────────────────────
 
 LOG = logging.getLogger("bot.somewhere")
 Leak = Callable[[World], Awaitable[None]]

@@ -21,9 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 SCRIPT = "Welcome to the team, Kim!"
 
 
-# ── Videos ────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_mistake_is_shown_under_its_field_and_no_input_is_lost(
     page_world: PageWorld,
 ) -> None:
@@ -128,9 +125,6 @@ async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
         assert await within_limit(sandbox.wait()) == 0
 
 
-# ── The picker ────────────────────────────────────────────────────────────────────────────────
-
-
 async def _knows_replicas(world: PageWorld) -> None:
     """Have the bot know Anna, Benno and Clara."""
     world.service.add_replica("r-benno-7", "Benno")
@@ -169,8 +163,6 @@ async def test_a_replica_is_found_while_typing_and_picked_with_the_keyboard(
     await expect(field).to_have_value(re.compile("Clara"))
     await expect(field).to_have_attribute("aria-expanded", "false")
 
-
-# ── An uncertain create ───────────────────────────────────────────────────────────────────────
 
 AGAIN = "Create again"
 
@@ -219,9 +211,6 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
 
     await expect(card).to_contain_text("Ready")
     assert page_world.created_count() == 2
-
-
-# ── Without a mouse ───────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_video_is_asked_for_without_a_mouse(page_world: PageWorld) -> None:

@@ -19,8 +19,6 @@ from tests.world import REPLICA, World
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-# ── On a phone ────────────────────────────────────────────────────────────────────────────────
-
 # Whatever reaches further than the screen, unless it scrolls by itself in what holds it.
 _TOO_WIDE: Final = """() => {
   const width = document.documentElement.clientWidth;
@@ -99,9 +97,6 @@ async def test_everything_can_be_reached_on_a_phone_and_nothing_overflows(
     await ana.presses("Create")
     await expect(ana.modal.get_by_text("complete this required").first).to_be_in_viewport()
     await _fits(ana)
-
-
-# ── To screen readers ─────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_form_is_a_dialog_that_keeps_the_focus_and_gives_it_back(

@@ -16,9 +16,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 SCRIPT = "Welcome to the team, Kim!"
 
 
-# ── People ────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_an_ephemeral_message_is_shown_to_its_recipient_only(page_world: PageWorld) -> None:
     ana, ben = await page_world.window("ana"), await page_world.window("ben")
     await ana.types("/video help")
@@ -36,9 +33,6 @@ async def test_an_ephemeral_message_is_shown_to_its_recipient_only(page_world: P
     assert "open the form" not in (await said.text_content() or "")
     await ana.becomes("ana")
     await expect(help_).to_be_visible()
-
-
-# ── Breaks ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _writes(page_world: PageWorld) -> Window:
@@ -101,8 +95,6 @@ async def test_nothing_is_lost_or_doubled_after_the_server_was_away(
     assert now[: len(before)] == before
     await expect(ana.replies()).to_have_count(2)
 
-
-# ── Words of all sorts ────────────────────────────────────────────────────────────────────────
 
 HOSTILE = (
     "<script>window.harm = 1</script> <img src=x onerror='window.harm = 2'> <!channel> "
@@ -204,9 +196,6 @@ async def test_each_of_the_first_steps_does_or_shows_it(page_world: PageWorld) -
 
 GLAD = "Welcome to the team, Kim! We are glad that you are here."
 # How the call stands on the wire; forms and buttons have the same name.
-
-
-# ── Watch ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_watch_link_opens_a_page_with_the_video_and_its_script(

@@ -179,18 +179,12 @@ def field(view: Json, name: str) -> dict[str, str]:
     return {"block_id": name, "action_id": block["element"]["action_id"]}
 
 
-# ── What a person is shown ────────────────────────────────────────────────────────────────────
-
-
 async def test_the_page_cannot_be_viewed_as_a_stranger_or_as_the_app(browser: Browser) -> None:
     for name in ("zoe", "replica-videos", browser.world.slack.bot.id):
         for path in (f"/api/{name}/snapshot", f"/api/events?as={name}"):
             async with browser.session.get(browser.page.url + path) as answer:
                 assert answer.status == 404
                 assert "error" in await answer.json()
-
-
-# ── What changes ──────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_cursor_of_another_run_asks_for_a_new_snapshot(
@@ -211,9 +205,6 @@ async def test_the_page_can_be_stopped_while_it_is_open(browser: Browser) -> Non
             await browser.page.stop()
         with pytest.raises((AssertionError, aiohttp.ClientError)):
             await stream.next()
-
-
-# ── What a person types ───────────────────────────────────────────────────────────────────────
 
 
 async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
@@ -248,17 +239,11 @@ async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
     assert len(world.slack.wire.exchanges) == before
 
 
-# ── Forms ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
     view = await browser.opens_form("ana")
     outcome = await browser.in_form(view, "submit", "ben", values=filled(view))
     assert outcome["error"]["code"] == "gone"
     assert (await browser.sees("ben"))["views"] == []
-
-
-# ── The wire ──────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
@@ -319,9 +304,6 @@ async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
         assert secret not in shown
     assert tokens
     assert not response_urls
-
-
-# ── Who is let in ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_no_server_of_the_sandbox_answers_to_another_name_or_another_site(
@@ -439,9 +421,6 @@ async def test_the_page_and_its_files_are_served_and_nothing_else(browser: Brows
             head = f"GET /static/{path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
             writer.write(head.encode())
             assert (await reader.readline()).split()[1] in {b"403", b"404"}, path
-
-
-# ── The command ───────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_invalid_port_is_refused_with_a_sentence(

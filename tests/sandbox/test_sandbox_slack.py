@@ -347,9 +347,6 @@ def test_a_person_can_only_enter_their_own_files_of_the_allowed_types() -> None:
     assert [file["name"] for file in modal.values["file"]] == ["B.TXT"]
 
 
-# ── Files of the app ──────────────────────────────────────────────────────────────────────────────
-
-
 async def send(url: str, content: bytes) -> int:
     async with aiohttp.ClientSession() as session, session.post(url, data=content) as answer:
         return answer.status

@@ -41,9 +41,6 @@ def slack_head(
     return "\r\n".join(["POST /slack/events HTTP/1.1", *lines, "", ""]).encode()
 
 
-# ── Before a body is read ───────────────────────────────────────────────────────────────────────
-
-
 IMPLAUSIBLE: Final[Mapping[str, Mapping[str, str]]] = {
     "no timestamp": {"X-Slack-Request-Timestamp": ""},
     "a timestamp in words": {"X-Slack-Request-Timestamp": "soon"},
@@ -74,8 +71,6 @@ async def test_a_body_of_more_than_256_kib_is_refused_before_it_is_read(bot: Bot
         writer.write(slack_head(bot.world, length=256 * KIB + 1))
         assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 413
 
-
-# ── Requests that cannot be read ──────────────────────────────────────────────────────────────
 
 ODD_TARGETS: Final = (
     *("http://xn--a/", "http://xn--/", "//xn--a/", "http://xn--a:80/healthz", "xn--a:443"),
@@ -124,9 +119,6 @@ async def test_no_answer_names_the_versions_of_the_server(bot: BotUnderTest) -> 
         assert b"aiohttp" not in received
 
 
-# ── Slow requests ─────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_head_of_a_second_request_has_as_long_as_that_of_the_first(
     impatient_bot: BotUnderTest,
 ) -> None:
@@ -136,9 +128,6 @@ async def test_the_head_of_a_second_request_has_as_long_as_that_of_the_first(
             # The first line comes in a packet of its own, when the answer before is out.
             received = await impatient_bot.exchange(before, later=start, drip=b"a")
             assert received.count(b"HTTP/1.1 200 OK") == bool(before)
-
-
-# ── Memory ────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("part", ["a body", "a callback", "headers", "chunks of a byte"])
@@ -215,9 +204,6 @@ async def test_a_refused_request_whose_body_still_flows_is_no_line_in_the_log(
     lines = [each for each in bot.logged.splitlines() if "wrong signature" not in each]
     assert not [each for each in lines if "level=error" in each or "level=warning" in each]
     await bot.check_works()
-
-
-# ── Many connections ──────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture

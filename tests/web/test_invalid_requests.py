@@ -42,8 +42,6 @@ from tests.invalid_input import (
 )
 from tests.world import World
 
-# ── HTTP ──────────────────────────────────────────────────────────────────────────────────────
-
 
 async def test_an_invalid_request_is_refused(bot: BotUnderTest, subtests: pytest.Subtests) -> None:
     for case in REQUESTS:
@@ -126,9 +124,6 @@ def check_response(case: Connection, received: bytes) -> None:
     assert case.answer.encode() in received
     if case.responses:
         assert len(_STATUS_LINE.findall(received)) == case.responses, received
-
-
-# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture

@@ -73,9 +73,6 @@ def untouched(world: World) -> bool:
     return not calls and not world.service.requests and world.ana.modal is None
 
 
-# ── Signed, but invalid ───────────────────────────────────────────────────────────────────────
-
-
 async def test_a_form_with_invalid_metadata_shows_an_error_with_a_reference_under_a_field(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -93,9 +90,6 @@ async def test_a_form_with_invalid_metadata_shows_an_error_with_a_reference_unde
         assert error.split()[-1] in [getattr(record, "reference", "") for record in caplog.records]
     assert len(world.slack.calls) == calls
     assert world.service.requests == []
-
-
-# ── The same request again ────────────────────────────────────────────────────────────────────
 
 
 async def replay(world: World, body: bytes, times: int = 5) -> None:
@@ -168,9 +162,6 @@ async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
         assert "Needs an answer" in world.now(card).text
 
 
-# ── Headers, forms and health ─────────────────────────────────────────────────────────────────
-
-
 async def test_headers_that_choose_what_bolt_runs_are_dropped(world: World) -> None:
     headers = {
         "X-Slack-Bolt-Lazy-Only": "1",
@@ -179,9 +170,6 @@ async def test_headers_that_choose_what_bolt_runs_are_dropped(world: World) -> N
     }
     assert (await deliver(world.slack, command(world), headers=headers)).ok
     assert world.ana.modal is not None
-
-
-# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def callback_path(world: World) -> str:
@@ -271,9 +259,6 @@ async def test_only_the_hash_of_a_token_is_stored(quiet_world: World) -> None:
     assert token.encode() not in stored
 
 
-# ── Logs ──────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_log_holds_no_secrets_and_no_text_that_people_wrote(tmp_path: Path) -> None:
     world = LiveWorld(tmp_path)
     async with world.running() as live:
@@ -298,9 +283,6 @@ async def test_the_log_holds_no_secrets_and_no_text_that_people_wrote(tmp_path: 
         "private script",
     ):
         assert secret not in logged
-
-
-# ── What the signature covers ─────────────────────────────────────────────────────────────────
 
 
 async def test_an_empty_body_has_to_be_signed_too(
