@@ -19,6 +19,7 @@ from tests.modes import (
     POSTGRES,
     SOCKET_MODE,
     SQLITE,
+    bot_with,
     in_both_modes,
     on_both_engines,
     on_sqlite_alone,
@@ -53,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes ten seconds or more; begins first")
     config.addinivalue_line("markers", f"{on_both_engines.name}: on SQLite and on PostgreSQL")
     config.addinivalue_line("markers", f"{on_sqlite_alone.name}: never on PostgreSQL")
+    config.addinivalue_line("markers", f"{bot_with.name}: the settings of the world's bot")
     # Where this runs in the background, Ctrl-C may be ignored, and by all that the tests start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -189,9 +191,9 @@ async def world_of_copies(memory: Path, postgres_url: str) -> AsyncIterator[Worl
 
 
 @pytest.fixture
-async def world(quiet_world: World) -> AsyncIterator[World]:
-    """A world whose bot runs, with callbacks and polling."""
-    async with quiet_world.running_bot():
+async def world(quiet_world: World, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A world whose bot runs, with callbacks and polling; see ``tests.modes.bot_with``."""
+    async with quiet_world.running_bot(**quiet_world.settings_of(request)):
         yield quiet_world
 
 

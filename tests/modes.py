@@ -15,3 +15,5 @@ on_both_engines: Final = pytest.mark.on_both_engines
 #: Runs a test, or those of a file, on SQLite alone, also with ``--database postgres``: it is about
 #: the file.
 on_sqlite_alone: Final = pytest.mark.on_sqlite_alone
+#: Has the bot of the fixture ``world`` run with these settings; ``{ben}`` stands for Ben's id.
+bot_with: Final = pytest.mark.bot_with

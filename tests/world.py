@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pytest
+
 from bot.app import FEATURES, Bot, running
 from bot.settings import Settings
 from bot.slack.context import Feature
@@ -30,6 +32,7 @@ from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
 from tests.databases import HasDatabase
 from tests.leaks import LeakDetector
+from tests.modes import bot_with
 from tests.notifications import Notifications
 from tests.watched_clock import WatchedClock
 
@@ -185,6 +188,15 @@ class World(HasDatabase):
         if callbacks:
             values["PUBLIC_URL"] = f"http://127.0.0.1:{port}"
         return values
+
+    def settings_of(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        """Return the settings with which a test is marked; see ``tests.modes.bot_with``."""
+        marked = request.node.get_closest_marker(bot_with.name)
+        ids = {name: self.slack.user(name).id for name in ("ana", "ben", "cleo")}
+        return {
+            name: value.format_map(ids) if isinstance(value, str) else value
+            for name, value in (marked.kwargs if marked else {}).items()
+        }
 
     async def make_by_hand(self, script: str, scenario: Scenario | None = None) -> str:
         """Create a video at the service past the bot; return its id."""

@@ -19,7 +19,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.databases import query
-from tests.modes import on_both_engines, on_sqlite_alone
+from tests.modes import bot_with, on_both_engines, on_sqlite_alone
 from tests.ops.test_backup import restore
 from tests.store.test_restore import back
 from tests.store.test_usage import used
@@ -44,8 +44,9 @@ def approving(quiet_world: World) -> World:
 
 
 @pytest.fixture
-async def world(approving: World) -> AsyncIterator[World]:
-    async with approving.running_bot(**settings(approving)):
+async def world(approving: World, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    more = approving.settings_of(request)
+    async with approving.running_bot(**settings(approving), **more):
         yield approving
 
 
@@ -80,37 +81,35 @@ async def decline(world: World, asked: Message, person: Person, reason: str) -> 
 
 
 @on_both_engines
-async def test_a_request_is_created_once_an_approver_says_so(approving: World) -> None:
-    world = approving
-    async with world.running_bot(**settings(world)):
-        card, asked = await ask(world)
-        await world.advance(minutes=30)
-        assert world.created_count() == 0
-        shown = world.now(card)
-        assert "Waiting for approval" in shown.text
-        assert f"I asked in <#{world.slack.channel('approvals').id}>." in shown.text
-        assert labels(shown) == ["Cancel request", "Details"]
-        assert labels(asked) == ["Approve", "Decline", "Details"]
-        assert f"Requested by <@{world.ana.user.id}>" in asked.text
-        assert asked.text.startswith(f"<@{world.ben.user.id}> <@")
-        assert "We are glad" in str(asked.blocks)
-        assert "&lt;@U1&gt;" in asked.text
+async def test_a_request_is_created_once_an_approver_says_so(world: World) -> None:
+    card, asked = await ask(world)
+    await world.advance(minutes=30)
+    assert world.created_count() == 0
+    shown = world.now(card)
+    assert "Waiting for approval" in shown.text
+    assert f"I asked in <#{world.slack.channel('approvals').id}>." in shown.text
+    assert labels(shown) == ["Cancel request", "Details"]
+    assert labels(asked) == ["Approve", "Decline", "Details"]
+    assert f"Requested by <@{world.ana.user.id}>" in asked.text
+    assert asked.text.startswith(f"<@{world.ben.user.id}> <@")
+    assert "We are glad" in str(asked.blocks)
+    assert "&lt;@U1&gt;" in asked.text
 
-        for _ in range(3):
-            await world.ben.click(asked, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
-        settled = world.now(asked)
-        assert f"Approved by <@{world.ben.user.id}>." in settled.text
-        assert not labels(settled)
-        assert "We are glad" not in str(settled.blocks)
-        assert "Requested by ana · Approved by ben" in world.now(card).text
-        [reply] = world.replies(card)
-        assert "is ready" in reply.text
-        assert len(requests(world)) == 1
-        assert audit(world) == [
-            ("approved", world.ben.user.id, ""),
-        ]
+    for _ in range(3):
+        await world.ben.click(asked, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 1
+    settled = world.now(asked)
+    assert f"Approved by <@{world.ben.user.id}>." in settled.text
+    assert not labels(settled)
+    assert "We are glad" not in str(settled.blocks)
+    assert "Requested by ana · Approved by ben" in world.now(card).text
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert len(requests(world)) == 1
+    assert audit(world) == [
+        ("approved", world.ben.user.id, ""),
+    ]
 
 
 async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> None:
@@ -397,24 +396,22 @@ async def test_doctor_says_whether_approvers_can_be_asked(approving: World) -> N
 
 
 @on_both_engines
-async def test_what_nobody_approves_is_given_back(approving: World) -> None:
-    world = approving
-    async with world.running_bot(**settings(world)):
-        for answer in ("Decline", "Cancel request", None):
-            card, asked = await ask(world)
-            assert len(used(world)) == 2
-            if answer == "Decline":
-                await world.ben.click(asked, answer)
-                assert world.ben.modal is not None
-                await world.ben.modal.submit({"decline_reason": "No."})
-            elif answer is not None:
-                await world.ana.click(world.now(card), answer)
-            else:
-                world.clock.set(world.clock.now() + timedelta(days=8))
-            await world.settle()
-            await world.advance(minutes=2)
-            assert world.replies(card)
-            assert used(world) == {}
+async def test_what_nobody_approves_is_given_back(world: World) -> None:
+    for answer in ("Decline", "Cancel request", None):
+        card, asked = await ask(world)
+        assert len(used(world)) == 2
+        if answer == "Decline":
+            await world.ben.click(asked, answer)
+            assert world.ben.modal is not None
+            await world.ben.modal.submit({"decline_reason": "No."})
+        elif answer is not None:
+            await world.ana.click(world.now(card), answer)
+        else:
+            world.clock.set(world.clock.now() + timedelta(days=8))
+        await world.settle()
+        await world.advance(minutes=2)
+        assert world.replies(card)
+        assert used(world) == {}
 
 
 async def asks(approving: World, number: int) -> Message:
@@ -458,89 +455,84 @@ async def test_asking_and_cancelling_25_times_notifies_approvers_once(
         assert len(posts) == (1 if channel else 2)
 
 
-async def test_a_request_that_is_still_open_keeps_its_message(approving: World) -> None:
-    async with approving.running_bot(**settings(approving)):
-        first = await asks(approving, 1)
-        await asks(approving, 2)
-        await approving.request_video(approving.ben, {"script": "Of somebody else."})
-        assert len(requests(approving)) == 3
-        await cancels(approving, first)
-        await asks(approving, 3)
-        shown = [str(each.blocks) for each in requests(approving)]
-        assert ["Number 3." in shown[0], "Number 2." in shown[1]] == [True, True]
-        assert "Of somebody else." in shown[2]
+async def test_a_request_that_is_still_open_keeps_its_message(world: World) -> None:
+    first = await asks(world, 1)
+    await asks(world, 2)
+    await world.request_video(world.ben, {"script": "Of somebody else."})
+    assert len(requests(world)) == 3
+    await cancels(world, first)
+    await asks(world, 3)
+    shown = [str(each.blocks) for each in requests(world)]
+    assert ["Number 3." in shown[0], "Number 2." in shown[1]] == [True, True]
+    assert "Of somebody else." in shown[2]
 
 
-async def test_after_an_hour_approvers_are_notified_again(approving: World) -> None:
-    async with approving.running_bot(**settings(approving)):
-        await cancels(approving, await asks(approving, 1))
-        await approving.advance(minutes=61)
-        await asks(approving, 2)
-        first, second = requests(approving)
-        assert "Cancelled by" in first.text
-        assert "Number 2." in str(second.blocks)
+async def test_after_an_hour_approvers_are_notified_again(world: World) -> None:
+    await cancels(world, await asks(world, 1))
+    await world.advance(minutes=61)
+    await asks(world, 2)
+    first, second = requests(world)
+    assert "Cancelled by" in first.text
+    assert "Number 2." in str(second.blocks)
 
 
-async def test_a_click_from_before_the_edit_says_so_and_changes_nothing(approving: World) -> None:
-    async with approving.running_bot(**settings(approving)):
-        card = await asks(approving, 1)
-        [before] = requests(approving)
-        await cancels(approving, card)
-        await asks(approving, 2)
-        for button in ("Approve", "Decline", "Details"):
-            await approving.ben.click(before, button)
-        await approving.advance(minutes=5)
-        assert "has already cancelled this." in approving.ephemerals(approving.ben, "approvals")[0]
-        [asked] = requests(approving)
-        assert "Number 2." in str(asked.blocks), "it was not taken for a copy"
-        assert not approving.service.videos
+async def test_a_click_from_before_the_edit_says_so_and_changes_nothing(world: World) -> None:
+    card = await asks(world, 1)
+    [before] = requests(world)
+    await cancels(world, card)
+    await asks(world, 2)
+    for button in ("Approve", "Decline", "Details"):
+        await world.ben.click(before, button)
+    await world.advance(minutes=5)
+    assert "has already cancelled this." in world.ephemerals(world.ben, "approvals")[0]
+    [asked] = requests(world)
+    assert "Number 2." in str(asked.blocks), "it was not taken for a copy"
+    assert not world.service.videos
 
 
 @pytest.mark.parametrize("why", ["deleted", "archived", "shared"])
 async def test_approvers_are_asked_in_another_message_where_the_one_cannot_be_edited(
-    approving: World, why: str
+    world: World, why: str
 ) -> None:
-    async with approving.running_bot(**settings(approving)):
-        await cancels(approving, await asks(approving, 1))
-        [before] = requests(approving)
-        flags: dict[str, Any] = {"archived": "is_archived", "shared": "is_ext_shared"}
-        if why == "deleted":
-            gone = CannedResponse(200, {"ok": False, "error": "message_not_found"})
-            approving.slack.faults.next("chat.update", gone)
-        else:
-            await approving.advance(minutes=11)
-            approving.slack.change_channel("approvals", **{flags[why]: True})
-        await asks(approving, 2)
-        await approving.advance(minutes=1)
-        place = "approvals" if why == "deleted" else approving.slack.dm("ben").id
-        asked = requests(approving, place)[-1]
-        assert "Number 2." in str(asked.blocks)
-        assert "Number 2." not in str(approving.now(before).blocks)
-        await approving.ben.click(asked, "Approve")
-        await approving.advance(minutes=5)
-        assert len(approving.service.videos) == 1
+    await cancels(world, await asks(world, 1))
+    [before] = requests(world)
+    flags: dict[str, Any] = {"archived": "is_archived", "shared": "is_ext_shared"}
+    if why == "deleted":
+        gone = CannedResponse(200, {"ok": False, "error": "message_not_found"})
+        world.slack.faults.next("chat.update", gone)
+    else:
+        await world.advance(minutes=11)
+        world.slack.change_channel("approvals", **{flags[why]: True})
+    await asks(world, 2)
+    await world.advance(minutes=1)
+    place = "approvals" if why == "deleted" else world.slack.dm("ben").id
+    asked = requests(world, place)[-1]
+    assert "Number 2." in str(asked.blocks)
+    assert "Number 2." not in str(world.now(before).blocks)
+    await world.ben.click(asked, "Approve")
+    await world.advance(minutes=5)
+    assert len(world.service.videos) == 1
 
 
 async def test_a_message_that_is_edited_when_it_asks_about_another_request_shows_that(
-    approving: World,
+    world: World,
 ) -> None:
-    async with approving.running_bot(**settings(approving)):
-        card = await asks(approving, 1)
-        again: list[Message] = []
+    card = await asks(world, 1)
+    again: list[Message] = []
 
-        async def edits(when: str, method: str, arguments: Json) -> None:
-            if (when, method) == ("before", "chat.update") and "Cancelled by" in str(arguments):
-                approving.slack.on_request = None
-                form = await approving.open_form(approving.ana)
-                await form.submit({"replica_id": "r-anna-42", "script": "Number 2."})
-                again.append(card)
+    async def edits(when: str, method: str, arguments: Json) -> None:
+        if (when, method) == ("before", "chat.update") and "Cancelled by" in str(arguments):
+            world.slack.on_request = None
+            form = await world.open_form(world.ana)
+            await form.submit({"replica_id": "r-anna-42", "script": "Number 2."})
+            again.append(card)
 
-        approving.slack.on_request = edits
-        await cancels(approving, card)
-        await approving.advance(minutes=2)
-        assert again
-        [asked] = requests(approving)
-        assert "Number 2." in str(asked.blocks)
+    world.slack.on_request = edits
+    await cancels(world, card)
+    await world.advance(minutes=2)
+    assert again
+    [asked] = requests(world)
+    assert "Number 2." in str(asked.blocks)
 
 
 @pytest.mark.parametrize("flag", ["is_ext_shared", "is_pending_ext_shared"])
@@ -562,16 +554,15 @@ async def test_no_script_is_posted_for_approval_where_another_organization_reads
 
 
 async def test_no_script_is_posted_for_approval_while_slack_does_not_say_who_reads_it(
-    approving: World,
+    world: World,
 ) -> None:
-    async with approving.running_bot(**settings(approving)):
-        form = await approving.open_form(approving.ana)
-        await approving.settle()
-        approving.slack.faults.always("conversations.info", CannedResponse(503))
-        await form.submit({"replica_id": REPLICA, "script": SCRIPT})
-        await approving.advance(seconds=20)
-        assert not requests(approving)
-        assert len(requests(approving, approving.slack.dm("ben").id)) == 1
+    form = await world.open_form(world.ana)
+    await world.settle()
+    world.slack.faults.always("conversations.info", CannedResponse(503))
+    await form.submit({"replica_id": REPLICA, "script": SCRIPT})
+    await world.advance(seconds=20)
+    assert not requests(world)
+    assert len(requests(world, world.slack.dm("ben").id)) == 1
 
 
 async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
@@ -677,11 +668,10 @@ CHARGED_TWICE = "If it worked, you'll pay twice."
 
 
 @pytest.fixture
-def silent(quiet_world: World) -> World:
+def silent(world: World) -> World:
     """A world with a channel in which ben and cleo approve, and a service that calls nobody."""
-    quiet_world.slack.add_channel("approvals")
-    quiet_world.service.callback_plan = CallbackPlan(times=0)
-    return quiet_world
+    world.service.callback_plan = CallbackPlan(times=0)
+    return world
 
 
 async def lost(silent: World) -> Message:
@@ -706,147 +696,141 @@ def outstanding(silent: World) -> list[Message]:
 async def test_each_create_call_needs_an_approval_however_often_create_again_is_pressed(
     silent: World,
 ) -> None:
-    async with silent.running_bot(**settings(silent)):
-        card = await lost(silent)
-        for number in range(2, 5):
-            silent.service.faults.next("create_video", Reset(done=True))
-            question = silent.question(card)
-            for _ in range(3):
-                await silent.ana.click(question, AGAIN)
-            await silent.advance(hours=1)
-            assert creates(silent) == number - 1, "nobody has approved it"
-            assert len(used(silent)) == 2
-            shown = silent.now(card)
-            assert "Waiting for approval" in shown.text
-            [cancel] = [each for each in buttons_of(shown.blocks) if "confirm" in each]
-            assert "Nothing has been created" not in str(cancel["confirm"])
-            [asked] = outstanding(silent)
-            assert len(requests(silent)) == number
-            assert CHARGED_TWICE in asked.text
-            assert SCRIPT.splitlines()[1] in str(asked.blocks)
+    card = await lost(silent)
+    for number in range(2, 5):
+        silent.service.faults.next("create_video", Reset(done=True))
+        question = silent.question(card)
+        for _ in range(3):
+            await silent.ana.click(question, AGAIN)
+        await silent.advance(hours=1)
+        assert creates(silent) == number - 1, "nobody has approved it"
+        assert len(used(silent)) == 2
+        shown = silent.now(card)
+        assert "Waiting for approval" in shown.text
+        [cancel] = [each for each in buttons_of(shown.blocks) if "confirm" in each]
+        assert "Nothing has been created" not in str(cancel["confirm"])
+        [asked] = outstanding(silent)
+        assert len(requests(silent)) == number
+        assert CHARGED_TWICE in asked.text
+        assert SCRIPT.splitlines()[1] in str(asked.blocks)
 
-            await silent.ben.click(asked, "Approve")
-            await silent.ben.click(asked, "Approve")
-            await silent.advance(minutes=16)
-            assert creates(silent) == number
-            assert not outstanding(silent)
-        [first, *_, last] = audit(silent)
-        assert (first[0], last[0]) == ("approved", "approved")
-        acts = [each[:2] for each in audit(silent)]
-        assert acts.count(("created_again", silent.ana.user.id)) == 3
-        assert acts.count(("approved", silent.ben.user.id)) == 4
+        await silent.ben.click(asked, "Approve")
+        await silent.ben.click(asked, "Approve")
+        await silent.advance(minutes=16)
+        assert creates(silent) == number
+        assert not outstanding(silent)
+    [first, *_, last] = audit(silent)
+    assert (first[0], last[0]) == ("approved", "approved")
+    acts = [each[:2] for each in audit(silent)]
+    assert acts.count(("created_again", silent.ana.user.id)) == 3
+    assert acts.count(("approved", silent.ben.user.id)) == 4
 
 
 async def test_an_earlier_approve_or_decline_counts_for_no_later_create_call(silent: World) -> None:
     silent.service.faults.next("create_video", Reset(done=True))
-    async with silent.running_bot(**settings(silent)):
-        card, asked = await ask(silent)
-        await silent.ben.click(asked, "Decline")
-        form = silent.ben.modal
-        assert form is not None
-        await silent.ben.click(asked, "Approve")
-        await silent.advance(minutes=16)
-        await silent.ana.click(silent.question(card), AGAIN)
-        await silent.settle()
-        assert outstanding(silent)
-        await silent.ben.click(asked, "Approve")
-        await form.submit({"decline_reason": "No"})
-        await silent.advance(minutes=5)
-        assert "That's already settled." in str(form.errors)
-        assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")
-        assert creates(silent) == 1
-        assert outstanding(silent)
+    card, asked = await ask(silent)
+    await silent.ben.click(asked, "Decline")
+    form = silent.ben.modal
+    assert form is not None
+    await silent.ben.click(asked, "Approve")
+    await silent.advance(minutes=16)
+    await silent.ana.click(silent.question(card), AGAIN)
+    await silent.settle()
+    assert outstanding(silent)
+    await silent.ben.click(asked, "Approve")
+    await form.submit({"decline_reason": "No"})
+    await silent.advance(minutes=5)
+    assert "That's already settled." in str(form.errors)
+    assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")
+    assert creates(silent) == 1
+    assert outstanding(silent)
 
 
+@bot_with(ADMIN_USERS="{ben}")
 async def test_an_approver_who_creates_again_for_somebody_else_approves_it_with_that(
     silent: World,
 ) -> None:
-    async with silent.running_bot(ADMIN_USERS=silent.ben.user.id, **settings(silent)):
-        card = await lost(silent)
-        await silent.ben.click(silent.question(card), AGAIN)
-        await silent.advance(minutes=5)
-        assert creates(silent) == 2
-        assert len(requests(silent)) == 1
-        assert "is ready" in silent.replies(card)[-1].text
+    card = await lost(silent)
+    await silent.ben.click(silent.question(card), AGAIN)
+    await silent.advance(minutes=5)
+    assert creates(silent) == 2
+    assert len(requests(silent)) == 1
+    assert "is ready" in silent.replies(card)[-1].text
 
 
+@bot_with(ADMIN_USERS="{ana}")
 async def test_nobody_approves_creating_their_own_request_again(silent: World) -> None:
-    ana = silent.ana.user.id
-    async with silent.running_bot(ADMIN_USERS=ana, **settings(silent)):
-        card = await lost(silent)
-        await silent.ana.click(silent.question(card), AGAIN)
-        await silent.settle()
-        await silent.ana.click(outstanding(silent)[0], "Approve")
-        await silent.advance(minutes=5)
-        assert creates(silent) == 1
-        assert "You can't approve your own" in silent.ephemerals(silent.ana, "approvals")[-1]
+    card = await lost(silent)
+    await silent.ana.click(silent.question(card), AGAIN)
+    await silent.settle()
+    await silent.ana.click(outstanding(silent)[0], "Approve")
+    await silent.advance(minutes=5)
+    assert creates(silent) == 1
+    assert "You can't approve your own" in silent.ephemerals(silent.ana, "approvals")[-1]
 
 
 @pytest.mark.parametrize("how", ["declined", "cancelled", "expired"])
 async def test_what_is_not_approved_again_may_have_been_created_before(
     silent: World, how: str
 ) -> None:
-    async with silent.running_bot(**settings(silent)):
-        card = await lost(silent)
-        await silent.ana.click(silent.question(card), AGAIN)
-        await silent.settle()
-        [asked] = outstanding(silent)
-        assert len(used(silent)) == 2
-        if how == "declined":
-            await decline(silent, asked, silent.ben, "Once is enough")
-        elif how == "cancelled":
-            await silent.ana.click(silent.now(card), "Cancel request")
-        else:
-            await silent.advance(days=8)
-        await silent.advance(minutes=2)
-        [reply] = silent.replies(card)
-        for message in (reply, silent.now(card)):
-            assert "You weren't charged" not in message.text
-            assert "You may still be charged." in message.text
-        assert not outstanding(silent)
-        # What it made after all is shown.
-        [made] = silent.service.videos
-        await silent.service.call_back(made)
-        await silent.advance(minutes=5)
-        assert "An earlier try worked too" in silent.now(card).text
-        assert creates(silent) == 1
-        assert set(used(silent).values()) == {1}
+    card = await lost(silent)
+    await silent.ana.click(silent.question(card), AGAIN)
+    await silent.settle()
+    [asked] = outstanding(silent)
+    assert len(used(silent)) == 2
+    if how == "declined":
+        await decline(silent, asked, silent.ben, "Once is enough")
+    elif how == "cancelled":
+        await silent.ana.click(silent.now(card), "Cancel request")
+    else:
+        await silent.advance(days=8)
+    await silent.advance(minutes=2)
+    [reply] = silent.replies(card)
+    for message in (reply, silent.now(card)):
+        assert "You weren't charged" not in message.text
+        assert "You may still be charged." in message.text
+    assert not outstanding(silent)
+    # What it made after all is shown.
+    [made] = silent.service.videos
+    await silent.service.call_back(made)
+    await silent.advance(minutes=5)
+    assert "An earlier try worked too" in silent.now(card).text
+    assert creates(silent) == 1
+    assert set(used(silent).values()) == {1}
 
 
 @on_both_engines
 async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_again(
     silent: World,
 ) -> None:
-    async with silent.running_bot(**settings(silent)):
-        card = await lost(silent)
-        await silent.ana.click(silent.question(card), AGAIN)
-        await silent.settle()
-        await silent.ben.open_home()
-        await silent.settle()
-        assert silent.ben.home is not None
-        assert "Waiting for your approval" in str(silent.ben.home.view.body)
-        [asked], [made] = outstanding(silent), silent.service.videos
-        silent.service.faults.next("read_video", CannedResponse(503))
-        await silent.service.call_back(made)
-        await silent.advance(minutes=5)
-        assert "is ready" in silent.replies(card)[-1].text
-        assert "An earlier try worked, so there's nothing to approve." in silent.now(asked).text
-        assert not outstanding(silent)
-        assert "Waiting for your approval" not in str(silent.ben.home.view.body)
-        await silent.ben.click(asked, "Approve")
-        await silent.advance(minutes=5)
-        assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")[-1]
-        assert creates(silent) == 1
-        assert set(used(silent).values()) == {1}
+    card = await lost(silent)
+    await silent.ana.click(silent.question(card), AGAIN)
+    await silent.settle()
+    await silent.ben.open_home()
+    await silent.settle()
+    assert silent.ben.home is not None
+    assert "Waiting for your approval" in str(silent.ben.home.view.body)
+    [asked], [made] = outstanding(silent), silent.service.videos
+    silent.service.faults.next("read_video", CannedResponse(503))
+    await silent.service.call_back(made)
+    await silent.advance(minutes=5)
+    assert "is ready" in silent.replies(card)[-1].text
+    assert "An earlier try worked, so there's nothing to approve." in silent.now(asked).text
+    assert not outstanding(silent)
+    assert "Waiting for your approval" not in str(silent.ben.home.view.body)
+    await silent.ben.click(asked, "Approve")
+    await silent.advance(minutes=5)
+    assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")[-1]
+    assert creates(silent) == 1
+    assert set(used(silent).values()) == {1}
 
 
 async def test_creating_again_is_tried_for_a_day_from_its_approval_on(silent: World) -> None:
-    async with silent.running_bot(**settings(silent)):
-        card = await lost(silent)
-        await silent.ana.click(silent.question(card), AGAIN)
-        await silent.advance(days=2)
-        wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})
-        silent.service.faults.next("create_video", wait)
-        await silent.ben.click(outstanding(silent)[0], "Approve")
-        await silent.advance(seconds=timedelta(hours=2).total_seconds())
-        assert "is ready" in silent.replies(card)[0].text
+    card = await lost(silent)
+    await silent.ana.click(silent.question(card), AGAIN)
+    await silent.advance(days=2)
+    wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})
+    silent.service.faults.next("create_video", wait)
+    await silent.ben.click(outstanding(silent)[0], "Approve")
+    await silent.advance(seconds=timedelta(hours=2).total_seconds())
+    assert "is ready" in silent.replies(card)[0].text

@@ -27,7 +27,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import BOT, Message
 from tests.house.test_house_rules import JOB, PRESENTERS
-from tests.modes import in_both_modes
+from tests.modes import bot_with, in_both_modes
 from tests.world import REPLICA, World, number_of
 
 DOCUMENTED = tomllib.loads(
@@ -692,24 +692,23 @@ async def test_the_global_shortcut_asks_where_to_post(world: World) -> None:
     assert reply.thread_ts == card.ts
 
 
-async def test_who_may_not_ask_is_told_so_by_shortcuts_too(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(VIDEO_USERS=world.ben.user.id):
-        await world.ana.shortcut()
-        await world.settle()
-        assert world.ana.modal is not None
-        assert "Only some people here" in str(world.ana.modal.view.body["blocks"])
-        await world.ana.modal.close()
-        await world.ana.message_shortcut(world.ben.say("Hello."))
-        await world.settle()
-        assert "Only some people here" in world.ephemerals(world.ana)[-1]
+@bot_with(VIDEO_USERS="{ben}")
+async def test_who_may_not_ask_is_told_so_by_shortcuts_too(world: World) -> None:
+    await world.ana.shortcut()
+    await world.settle()
+    assert world.ana.modal is not None
+    assert "Only some people here" in str(world.ana.modal.view.body["blocks"])
+    await world.ana.modal.close()
+    await world.ana.message_shortcut(world.ben.say("Hello."))
+    await world.settle()
+    assert "Only some people here" in world.ephemerals(world.ana)[-1]
 
-        world.slack.add_user("zoe", team="T0OTHER", channels=["studio"])
-        zoe = Person(world.slack, "zoe")
-        await zoe.message_shortcut(world.ben.say("Hello."))
-        await world.settle()
-        assert "Sorry" in world.ephemerals(zoe)[-1]
-        assert zoe.modal is None
+    world.slack.add_user("zoe", team="T0OTHER", channels=["studio"])
+    zoe = Person(world.slack, "zoe")
+    await zoe.message_shortcut(world.ben.say("Hello."))
+    await world.settle()
+    assert "Sorry" in world.ephemerals(zoe)[-1]
+    assert zoe.modal is None
 
 
 def test_markup_becomes_plain_words(subtests: pytest.Subtests) -> None:

@@ -12,7 +12,7 @@ from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
 from tests.journeys.test_people import guest
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.world import World
 
 WHO_READS = "conversations.info"
@@ -221,20 +221,19 @@ async def test_where_slack_does_not_say_who_reads_a_channel_its_videos_are_not_f
 
 
 @on_both_engines
+@bot_with(RETENTION_DAYS="20")
 async def test_after_the_retention_time_a_video_is_found_by_its_name_and_not_by_its_script(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="20"):
-        await make(world, world.ana, "Onboarding", "A word that is erased.")
-        await make(world, world.ana, "", "Onboarding without a name.")
-        await jump(world, timedelta(days=20, hours=1))
-        for person in (world.ana, world.ben):
-            assert await found(world, person, "erased") == []
-            assert await found(world, person, "onboarding") == ["Onboarding"]
-        assert "/watch/" in (await answer(world, world.ben, "onboarding")).text
-        await jump(world, timedelta(days=20))
-        assert await found(world, world.ana, "onboarding") == []
+    await make(world, world.ana, "Onboarding", "A word that is erased.")
+    await make(world, world.ana, "", "Onboarding without a name.")
+    await jump(world, timedelta(days=20, hours=1))
+    for person in (world.ana, world.ben):
+        assert await found(world, person, "erased") == []
+        assert await found(world, person, "onboarding") == ["Onboarding"]
+    assert "/watch/" in (await answer(world, world.ben, "onboarding")).text
+    await jump(world, timedelta(days=20))
+    assert await found(world, world.ana, "onboarding") == []
 
 
 async def jump(world: World, duration: timedelta) -> None:

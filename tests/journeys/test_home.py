@@ -31,7 +31,7 @@ from bot.store import (
 from sandbox.block_kit import Json, objects, validate_view
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
-from tests.modes import in_both_modes
+from tests.modes import bot_with, in_both_modes
 from tests.slack.test_cards import ASKED, NINE, PRESENTERS
 from tests.world import FOOTAGE, REPLICA, World
 
@@ -217,14 +217,13 @@ async def test_more_requests_than_fit_are_on_further_pages(world: World) -> None
     assert "Video 11" in words(world.ana.home)
 
 
-async def test_admins_see_how_much_is_used_and_what_waits(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id, MAX_PER_DAY="20"):
-        await world.request_video(world.ben)
-        shown = words(await opened(world, world.ana))
-        assert "Requests today (UTC): 1 of 20." in shown
-        assert "Connected to the video service" in shown
-        assert "All messages delivered" in shown
+@bot_with(ADMIN_USERS="{ana}", MAX_PER_DAY="20")
+async def test_admins_see_how_much_is_used_and_what_waits(world: World) -> None:
+    await world.request_video(world.ben)
+    shown = words(await opened(world, world.ana))
+    assert "Requests today (UTC): 1 of 20." in shown
+    assert "Connected to the video service" in shown
+    assert "All messages delivered" in shown
 
 
 async def test_a_home_that_was_not_published_is_published_later(world: World) -> None:
@@ -265,24 +264,23 @@ async def test_after_a_restart_buttons_of_an_old_home_work_and_opening_it_makes_
         assert "New" in words(world.ana.home)
 
 
-async def test_admins_answer_questions_that_went_to_somebody_else(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
-        world.service.faults.next("create_video", CannedResponse(500))
-        form = await world.open_form(world.ben)
-        await form.submit({"replica_id": REPLICA, "script": "A secret.", "where": None})
-        await world.advance(minutes=30)
-        home = await opened(world, world.ana)
-        shown = words(home)
-        assert "Waiting for your answer" in shown
-        assert f"Requested by <@{world.ben.user.id}>" in shown
-        assert "secret" not in shown
-        assert "Questions waiting" not in words(await opened(world, world.ben))
+@bot_with(ADMIN_USERS="{ana}")
+async def test_admins_answer_questions_that_went_to_somebody_else(world: World) -> None:
+    world.service.faults.next("create_video", CannedResponse(500))
+    form = await world.open_form(world.ben)
+    await form.submit({"replica_id": REPLICA, "script": "A secret.", "where": None})
+    await world.advance(minutes=30)
+    home = await opened(world, world.ana)
+    shown = words(home)
+    assert "Waiting for your answer" in shown
+    assert f"Requested by <@{world.ben.user.id}>" in shown
+    assert "secret" not in shown
+    assert "Questions waiting" not in words(await opened(world, world.ben))
 
-        await home.click("Create again")
-        await world.advance(minutes=10)
-        assert world.created_count() == 1
-        assert "Questions waiting" not in words(world.ana.home)
+    await home.click("Create again")
+    await world.advance(minutes=10)
+    assert world.created_count() == 1
+    assert "Questions waiting" not in words(world.ana.home)
 
 
 USERS = [f"U{number:010}" for number in range(2000)]

@@ -12,7 +12,7 @@ from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message, UserGroup
 from tests.engine.test_unconfirmed import AGAIN
 from tests.journeys.test_home import opened, words
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.world import FOOTAGE, REPLICA, World
 
 VALUES = {"replica_id": REPLICA, "script": "Hello, world.", "video_name": "Welcome"}
@@ -42,90 +42,82 @@ async def make(world: World, person: Person, count: int = 1) -> list[Message]:
     return cards
 
 
-async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_OPEN_PER_USER="2"):
-        await world.request_video(world.ana)
-        await world.request_replica(world.ana)
-        await world.ana.command("/video")
-        assert world.ana.modal is None
-        assert world.ephemerals(world.ana)[-1] == (
-            "You've reached your limit of 2 requests in progress. Try again when one is done. Need "
-            "more? Ask a workspace admin."
-        )
-        assert world.created_count() == 1
-        await world.request_video(world.ben)
-        await world.advance(minutes=5)
-        await world.request_video(world.ana)
+@bot_with(MAX_OPEN_PER_USER="2")
+async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(world: World) -> None:
+    await world.request_video(world.ana)
+    await world.request_replica(world.ana)
+    await world.ana.command("/video")
+    assert world.ana.modal is None
+    assert world.ephemerals(world.ana)[-1] == (
+        "You've reached your limit of 2 requests in progress. Try again when one is done. Need "
+        "more? Ask a workspace admin."
+    )
+    assert world.created_count() == 1
+    await world.request_video(world.ben)
+    await world.advance(minutes=5)
+    await world.request_video(world.ana)
 
 
-async def test_a_request_that_is_overdue_does_not_count_as_open(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(MAX_OPEN_PER_USER="1", callbacks=False)
+async def test_a_request_that_is_overdue_does_not_count_as_open(world: World) -> None:
     world.service.faults.always("read_video", BUSY)
-    async with world.running_bot(MAX_OPEN_PER_USER="1", callbacks=False):
-        await world.request_video(world.ana)
-        await world.advance(hours=4)
-        await world.request_video(world.ana)
+    await world.request_video(world.ana)
+    await world.advance(hours=4)
+    await world.request_video(world.ana)
 
 
 @on_both_engines
-async def test_forms_that_are_sent_at_once_do_not_pass_a_limit_together(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(MAX_PER_DAY="3")
+async def test_forms_that_are_sent_at_once_do_not_pass_a_limit_together(world: World) -> None:
     world.service.faults.always("create_video", BUSY)
     names = [f"person-{number}" for number in range(10)]
     people = [Person(world.slack, world.slack.add_user(name).name) for name in names]
-    async with world.running_bot(MAX_PER_DAY="3"):
-        forms = [await world.open_form(person, channel="lobby") for person in people]
-        await asyncio.gather(*(form.submit(VALUES) for form in forms))
-        assert [form.is_open for form in forms].count(False) == 3
+    forms = [await world.open_form(person, channel="lobby") for person in people]
+    await asyncio.gather(*(form.submit(VALUES) for form in forms))
+    assert [form.is_open for form in forms].count(False) == 3
 
 
-async def test_a_form_that_is_sent_twice_is_not_limited_by_itself(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_OPEN_PER_USER="1", MAX_PER_USER_PER_DAY="1", MAX_PER_DAY="1"):
-        form = await world.open_form(world.ana)
-        await form.submit(VALUES)
-        assert [answer.body for answer in await form.resubmit(5)] == [""] * 5
-        await world.settle()
-        assert world.created_count() == 1
+@bot_with(MAX_OPEN_PER_USER="1", MAX_PER_USER_PER_DAY="1", MAX_PER_DAY="1")
+async def test_a_form_that_is_sent_twice_is_not_limited_by_itself(world: World) -> None:
+    form = await world.open_form(world.ana)
+    await form.submit(VALUES)
+    assert [answer.body for answer in await form.resubmit(5)] == [""] * 5
+    await world.settle()
+    assert world.created_count() == 1
 
 
-async def test_a_person_may_make_so_many_requests_a_day(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_PER_USER_PER_DAY="2"):
-        await make(world, world.ana, 2)
-        await world.advance(hours=2)
+@bot_with(MAX_PER_USER_PER_DAY="2")
+async def test_a_person_may_make_so_many_requests_a_day(world: World) -> None:
+    await make(world, world.ana, 2)
+    await world.advance(hours=2)
 
-        text = await refused(world, world.ana)
+    text = await refused(world, world.ana)
 
-        assert text == (
-            f"You've reached your limit of 2 requests a day. It resets {MIDNIGHT}. Need more? Ask "
-            "a workspace admin."
-        )
-        await make(world, world.ben, 2)
-        await refused(world, world.ben)
-        await world.advance(hours=13)
-        await make(world, world.ana)
+    assert text == (
+        f"You've reached your limit of 2 requests a day. It resets {MIDNIGHT}. Need more? Ask "
+        "a workspace admin."
+    )
+    await make(world, world.ben, 2)
+    await refused(world, world.ben)
+    await world.advance(hours=13)
+    await make(world, world.ana)
 
 
 @on_both_engines
-async def test_all_people_together_may_make_so_many_requests_a_day(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_PER_DAY="2"):
-        await make(world, world.ana)
-        await make(world, world.ben)
-        await world.advance(hours=14)
+@bot_with(MAX_PER_DAY="2")
+async def test_all_people_together_may_make_so_many_requests_a_day(world: World) -> None:
+    await make(world, world.ana)
+    await make(world, world.ben)
+    await world.advance(hours=14)
 
-        text = await refused(world, world.ana)
+    text = await refused(world, world.ana)
 
-        assert text == (
-            f"Your workspace has reached its limit of 2 requests a day. It resets {MIDNIGHT}. Need "
-            "more? Ask a workspace admin."
-        )
-        await world.advance(hours=1)
-        await make(world, world.ana)
+    assert text == (
+        f"Your workspace has reached its limit of 2 requests a day. It resets {MIDNIGHT}. Need "
+        "more? Ask a workspace admin."
+    )
+    await world.advance(hours=1)
+    await make(world, world.ana)
 
 
 async def test_a_request_that_waits_for_the_service_counts_for_the_day_and_the_month(
@@ -153,15 +145,14 @@ async def test_a_request_that_the_service_refused_does_not_count_for_the_day(
     assert world.created_count() == 1
 
 
-async def test_create_again_counts_for_the_day(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(MAX_PER_USER_PER_DAY="2", callbacks=False)
+async def test_create_again_counts_for_the_day(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
-    async with world.running_bot(MAX_PER_USER_PER_DAY="2", callbacks=False):
-        card = await world.request_video(world.ana)
-        await world.ana.click(world.question(card), AGAIN)
-        await world.advance(minutes=5)
-        assert world.created_count() == 2
-        await refused(world, world.ana)
+    card = await world.request_video(world.ana)
+    await world.ana.click(world.question(card), AGAIN)
+    await world.advance(minutes=5)
+    assert world.created_count() == 2
+    await refused(world, world.ana)
 
 
 @on_both_engines
@@ -428,30 +419,27 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
         await world.request_video(ben)
 
 
-async def test_a_user_group_is_chosen_by_its_name(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(ADMIN_USERS="{ana}")
+async def test_a_user_group_is_chosen_by_its_name(world: World) -> None:
     ana, ben, group = world.ana, world.ben, "S0MARKETING"
     assert world.slack.user_groups is not None
     world.slack.user_groups[group] = UserGroup({ben.user.id})
-    async with world.running_bot(ADMIN_USERS=ana.user.id):
-        form = await limits_form(world, ana)
-        await form.submit(
-            {"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]}
-        )
-        assert not form.is_open, form.errors
-        cleo = world.slack.user("cleo").id
-        shown = f"Who can create videos: <!subteam^{group}> and <@{cleo}>"
-        await world.advance(seconds=10)
-        assert shown in words(ana.home)
-        await world.request_video(ben)
+    form = await limits_form(world, ana)
+    await form.submit({"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]})
+    assert not form.is_open, form.errors
+    cleo = world.slack.user("cleo").id
+    shown = f"Who can create videos: <!subteam^{group}> and <@{cleo}>"
+    await world.advance(seconds=10)
+    assert shown in words(ana.home)
+    await world.request_video(ben)
 
-        # Where Slack does not say them, the groups on the lists stay there.
-        world.slack.faults.next("usergroups.list", CannedResponse(503))
-        form = await limits_form(world, ana)
-        assert "VIDEO_USERS_GROUPS.0" not in form.values
-        await form.submit({"VIDEO_USERS": None, PER_DAY: "50"})
-        await world.advance(seconds=10)
-        assert f"Who can create videos: <!subteam^{group}>," in words(ana.home)
+    # Where Slack does not say them, the groups on the lists stay there.
+    world.slack.faults.next("usergroups.list", CannedResponse(503))
+    form = await limits_form(world, ana)
+    assert "VIDEO_USERS_GROUPS.0" not in form.values
+    await form.submit({"VIDEO_USERS": None, PER_DAY: "50"})
+    await world.advance(seconds=10)
+    assert f"Who can create videos: <!subteam^{group}>," in words(ana.home)
 
 
 async def test_nobody_but_an_admin_changes_a_limit(quiet_world: World) -> None:
@@ -479,45 +467,43 @@ async def test_nobody_but_an_admin_changes_a_limit(quiet_world: World) -> None:
 
 
 @on_both_engines
-async def test_an_admin_is_told_what_another_has_changed_meanwhile(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(ADMIN_USERS="{ana},{ben}")
+async def test_an_admin_is_told_what_another_has_changed_meanwhile(world: World) -> None:
     ana, ben = world.ana, world.ben
-    async with world.running_bot(ADMIN_USERS=f"{ana.user.id},{ben.user.id}"):
-        first, second = await limits_form(world, ana), await limits_form(world, ben)
-        await first.submit({PER_DAY: "7"}, clicks=2)
-        assert first.errors == {}
+    first, second = await limits_form(world, ana), await limits_form(world, ben)
+    await first.submit({PER_DAY: "7"}, clicks=2)
+    assert first.errors == {}
 
-        await second.submit({PER_USER: "3"})
-        assert second.is_open
-        told = words(second)
-        assert f"<@{ana.user.id}> has set *requests per workspace per day* to 7." in told
-        assert "saved yet" in told
-        assert second.values[f"{PER_DAY}.1"] == "7", "what nobody touched is what is in force"
-        assert second.values[f"{PER_USER}.1"] == "3", "nothing typed is lost"
-        await second.submit()
-        assert ben.modal is None
-        await world.advance(seconds=10)
-        shown = words(ana.home)
-        assert f"per day: *7*, changed by <@{ana.user.id}>" in shown
-        assert f"per day: *3*, changed by <@{ben.user.id}>" in shown
-        assert shown.count("lowered requests per workspace") == 1, "two clicks are one change"
+    await second.submit({PER_USER: "3"})
+    assert second.is_open
+    told = words(second)
+    assert f"<@{ana.user.id}> has set *requests per workspace per day* to 7." in told
+    assert "saved yet" in told
+    assert second.values[f"{PER_DAY}.1"] == "7", "what nobody touched is what is in force"
+    assert second.values[f"{PER_USER}.1"] == "3", "nothing typed is lost"
+    await second.submit()
+    assert ben.modal is None
+    await world.advance(seconds=10)
+    shown = words(ana.home)
+    assert f"per day: *7*, changed by <@{ana.user.id}>" in shown
+    assert f"per day: *3*, changed by <@{ben.user.id}>" in shown
+    assert shown.count("lowered requests per workspace") == 1, "two clicks are one change"
 
 
-async def test_all_mistakes_in_the_limits_are_shown_at_once(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
-        form = await limits_form(world, world.ana)
-        # As a client that does not check numbers could send it.
-        for name, value in ((PER_DAY, "0"), (PER_USER, "many")):
-            form.view.values[f"{name}.0"][name]["value"] = value
-        await form.submit({"MAX_SCRIPT": "100"})
-        assert form.errors == {
-            f"{PER_DAY}.0": "This must be between 1 and 1,000,000, not 0.",
-            f"{PER_USER}.0": "This must be between 1 and 1,000,000 (in digits alone), not “many”.",
-        }
-        assert form.values["MAX_SCRIPT.0"] == "100"
-        await form.submit({PER_DAY: "5", PER_USER: "5"})
-        assert not form.is_open
+@bot_with(ADMIN_USERS="{ana}")
+async def test_all_mistakes_in_the_limits_are_shown_at_once(world: World) -> None:
+    form = await limits_form(world, world.ana)
+    # As a client that does not check numbers could send it.
+    for name, value in ((PER_DAY, "0"), (PER_USER, "many")):
+        form.view.values[f"{name}.0"][name]["value"] = value
+    await form.submit({"MAX_SCRIPT": "100"})
+    assert form.errors == {
+        f"{PER_DAY}.0": "This must be between 1 and 1,000,000, not 0.",
+        f"{PER_USER}.0": "This must be between 1 and 1,000,000 (in digits alone), not “many”.",
+    }
+    assert form.values["MAX_SCRIPT.0"] == "100"
+    await form.submit({PER_DAY: "5", PER_USER: "5"})
+    assert not form.is_open
 
 
 async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: World) -> None:

@@ -14,7 +14,7 @@ from tests.house.test_house_rules import LISTENERS
 from tests.journeys.test_approval import requests
 from tests.journeys.test_limits import MIDNIGHT, VALUES, make
 from tests.journeys.test_replica_journeys import WITH_A_DIRECT_FORM
-from tests.modes import in_both_modes
+from tests.modes import bot_with, in_both_modes
 from tests.world import FOOTAGE, REPLICA, World
 
 TYPED = {"replica_id": REPLICA, "script": "Good morning.", "video_name": "Monday"}
@@ -164,45 +164,41 @@ def top(form: Modal) -> str:
     return str(form.view.body["blocks"][0]["elements"][0]["text"])
 
 
+@bot_with(MAX_PER_USER_PER_DAY="1", ADMIN_USERS="{ben}")
 async def test_with_nothing_left_the_command_says_so_and_gives_the_script_back(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_PER_USER_PER_DAY="1", ADMIN_USERS=world.ben.user.id):
-        for person in (world.ana, world.ben):
-            await make(world, person)
-            answer = await person.command("/video", "A second <one>", "studio")
-            assert person.modal is None, "an admin's neither"
-            said = (
-                f"You've reached your limit of 1 request a day. It resets {MIDNIGHT}. Need more? "
-                f"Ask <@{world.ben.user.id}>."
-            )
-            assert answer.message is not None
-            assert answer.message.text == f"{said}\nA second &lt;one&gt;"
-            await person.command("/replica", "", "studio")
-            assert person.modal is None
-            assert world.ephemerals(person)[-1] == said
-        await world.advance(hours=24)
-        assert (await world.open_form(world.ana)).is_open
-
-
-async def test_a_form_that_was_opened_before_the_last_one_is_refused_exactly(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_PER_DAY="1"):
-        await world.advance(hours=16)  # 8 PM in New York, where ben is
-        form = await world.open_form(world.ben)
-        await make(world, world.ana)
-        await form.submit(VALUES)
-        assert form.errors["replica_id"] == (
-            "Your workspace has reached its limit of 1 request a day. It resets tomorrow at "
-            "7:00 PM. Need more? Ask a workspace admin."
+    for person in (world.ana, world.ben):
+        await make(world, person)
+        answer = await person.command("/video", "A second <one>", "studio")
+        assert person.modal is None, "an admin's neither"
+        said = (
+            f"You've reached your limit of 1 request a day. It resets {MIDNIGHT}. Need more? "
+            f"Ask <@{world.ben.user.id}>."
         )
-        await world.advance(hours=5)
-        await form.submit(VALUES)
-        assert "It resets at 7:00 PM." in form.errors["replica_id"], "it is tomorrow by now"
-        assert world.created_count() == 1
+        assert answer.message is not None
+        assert answer.message.text == f"{said}\nA second &lt;one&gt;"
+        await person.command("/replica", "", "studio")
+        assert person.modal is None
+        assert world.ephemerals(person)[-1] == said
+    await world.advance(hours=24)
+    assert (await world.open_form(world.ana)).is_open
+
+
+@bot_with(MAX_PER_DAY="1")
+async def test_a_form_that_was_opened_before_the_last_one_is_refused_exactly(world: World) -> None:
+    await world.advance(hours=16)  # 8 PM in New York, where ben is
+    form = await world.open_form(world.ben)
+    await make(world, world.ana)
+    await form.submit(VALUES)
+    assert form.errors["replica_id"] == (
+        "Your workspace has reached its limit of 1 request a day. It resets tomorrow at "
+        "7:00 PM. Need more? Ask a workspace admin."
+    )
+    await world.advance(hours=5)
+    await form.submit(VALUES)
+    assert "It resets at 7:00 PM." in form.errors["replica_id"], "it is tomorrow by now"
+    assert world.created_count() == 1
 
 
 @pytest.mark.parametrize(
@@ -265,52 +261,46 @@ async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: 
         assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
 
 
-async def test_without_a_price_nobody_reads_of_money(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        form = await world.open_form(world.ana, MINUTE)
-        assert "$" not in str(form.view.body)
-        await world.ben.open_home()
-        await world.settle()
-        home = str(world.ben.home.view.body) if world.ben.home else ""
-        assert "Usage this month" in home
+@bot_with(ADMIN_USERS="{ben}")
+async def test_without_a_price_nobody_reads_of_money(world: World) -> None:
+    form = await world.open_form(world.ana, MINUTE)
+    assert "$" not in str(form.view.body)
+    await world.ben.open_home()
+    await world.settle()
+    home = str(world.ben.home.view.body) if world.ben.home else ""
+    assert "Usage this month" in home
 
 
 async def test_a_script_that_is_too_long_opens_the_form_and_says_how_much_to_cut(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
     script = "Welcome to the team! " * 158
-    async with world.running_bot():
-        form = await world.open_form(world.ana, script)
-        note = "The script has 3,317 characters. The limit is 3,000: cut 317."
-        assert note in str(form.view.body["blocks"][0])
-        parts = form.values["script"] + form.values["script_2"]
-        assert parts == script.strip(), "nothing is lost"
-        await form.choose("background", "background_url")
-        assert form.values["script"] + form.values["script_2"] == script.strip()
-        await form.choose("background", "none")
-        await form.submit({"replica_id": REPLICA})
-        assert "The script has 3,317 characters. The limit is 3,000" in form.errors["script"]
-        await form.submit({"script_2": ""})
-        assert not form.is_open, form.errors
-        await world.settle()
-        [video] = world.service.videos.values()
-        assert video.script == form.values["script"].strip()
+    form = await world.open_form(world.ana, script)
+    note = "The script has 3,317 characters. The limit is 3,000: cut 317."
+    assert note in str(form.view.body["blocks"][0])
+    parts = form.values["script"] + form.values["script_2"]
+    assert parts == script.strip(), "nothing is lost"
+    await form.choose("background", "background_url")
+    assert form.values["script"] + form.values["script_2"] == script.strip()
+    await form.choose("background", "none")
+    await form.submit({"replica_id": REPLICA})
+    assert "The script has 3,317 characters. The limit is 3,000" in form.errors["script"]
+    await form.submit({"script_2": ""})
+    assert not form.is_open, form.errors
+    await world.settle()
+    [video] = world.service.videos.values()
+    assert video.script == form.values["script"].strip()
 
 
-async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
+@bot_with(MAX_SCRIPT="20000")
+async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(world: World) -> None:
     script = ("Welcome to the team! " * 158).strip()
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        form = await world.open_form(world.ana, script)
-        assert "The limit is" not in str(form.view.body)
-        await form.submit({"replica_id": REPLICA})
-        assert not form.is_open, form.errors
-        await world.settle()
-        assert [video.script for video in world.service.videos.values()] == [script]
+    form = await world.open_form(world.ana, script)
+    assert "The limit is" not in str(form.view.body)
+    await form.submit({"replica_id": REPLICA})
+    assert not form.is_open, form.errors
+    await world.settle()
+    assert [video.script for video in world.service.videos.values()] == [script]
 
 
 async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press(

@@ -10,7 +10,7 @@ from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, LateCommit, Reset
 from sandbox.slack_objects import Message
 from tests.databases import query
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.world import FOOTAGE, REPLICA, World, buttons_of, offered_ids
 
 SCRIPT = "I resign, effective today."
@@ -82,22 +82,20 @@ def owner_of(world: World, replica: str) -> str | None:
 
 
 @on_both_engines
-async def test_the_person_in_the_footage_owns_the_replica_and_is_told(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        form = await world.open_form(world.ana, command="/replica")
-        assert form.values["owner"] == world.ana.user.id
-        await form.close()
-        await train(world, world.ana, "ben")
-        [notice] = told(world, "ben")
-        assert f"<@{world.ana.user.id}> is training a replica of you: “Ben, office”" in notice.text
-        assert labels(notice) == ["Ask me first", "Stop it"]
-        assert owner_of(world, world.last_replica_id()) == world.ben.user.id
-        assert not told(world, "ana")
+async def test_the_person_in_the_footage_owns_the_replica_and_is_told(world: World) -> None:
+    form = await world.open_form(world.ana, command="/replica")
+    assert form.values["owner"] == world.ana.user.id
+    await form.close()
+    await train(world, world.ana, "ben")
+    [notice] = told(world, "ben")
+    assert f"<@{world.ana.user.id}> is training a replica of you: “Ben, office”" in notice.text
+    assert labels(notice) == ["Ask me first", "Stop it"]
+    assert owner_of(world, world.last_replica_id()) == world.ben.user.id
+    assert not told(world, "ana")
 
-        await train(world, world.ana, "ana")
-        assert owner_of(world, world.last_replica_id()) == world.ana.user.id
-        assert not told(world, "ana")
+    await train(world, world.ana, "ana")
+    assert owner_of(world, world.last_replica_id()) == world.ana.user.id
+    assert not told(world, "ana")
 
 
 async def test_the_person_in_the_footage_stops_the_training(world: World) -> None:
@@ -117,41 +115,37 @@ async def test_the_person_in_the_footage_stops_the_training(world: World) -> Non
     assert "may have to delete it" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
 
 
-async def test_who_stops_a_training_is_not_taken_for_who_approved_it(quiet_world: World) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
-    async with world.running_bot(APPROVERS=cleo.user.id):
-        card = await train(world, world.ana, "ben")
-        [asked] = told(world, "cleo")
-        await cleo.click(asked, "Approve")
-        await world.advance(minutes=1)
-        [notice] = told(world, "ben")
-        await world.ben.click(notice, "Stop it")
-        await world.advance(minutes=1)
-        assert "Stopped" in world.now(card).text
-        assert "Approved by cleo" in str(world.now(card).blocks)
+@bot_with(APPROVERS="{cleo}")
+async def test_who_stops_a_training_is_not_taken_for_who_approved_it(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
+    card = await train(world, world.ana, "ben")
+    [asked] = told(world, "cleo")
+    await cleo.click(asked, "Approve")
+    await world.advance(minutes=1)
+    [notice] = told(world, "ben")
+    await world.ben.click(notice, "Stop it")
+    await world.advance(minutes=1)
+    assert "Stopped" in world.now(card).text
+    assert "Approved by cleo" in str(world.now(card).blocks)
 
 
-async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
+async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(world: World) -> None:
     world.service.faults.next(
         "create_video", CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "60"})
     )
-    async with world.running_bot():
-        await says(world, world.ana, f"add {REPLICA}")
-        card = await world.request_video(world.ben)
-        await world.advance(seconds=1)
-        assert "Waiting" in world.now(card).text
-        await (await change(world, world.ana, f"remove {REPLICA}")).submit()
-        await world.advance(hours=1)
-        assert "*Stopped* because the replica was removed" in world.now(card).text
-        [reply] = world.replies(card)
-        assert "I didn't make your video: its replica was removed" in reply.text
-        assert "You weren't charged." in world.now(card).text
-        assert world.created_count() == 0
-        [used] = query(world.address, "SELECT max(videos) AS videos FROM usage")
-        assert used["videos"] == 0  # it was not charged, and does not count
+    await says(world, world.ana, f"add {REPLICA}")
+    card = await world.request_video(world.ben)
+    await world.advance(seconds=1)
+    assert "Waiting" in world.now(card).text
+    await (await change(world, world.ana, f"remove {REPLICA}")).submit()
+    await world.advance(hours=1)
+    assert "*Stopped* because the replica was removed" in world.now(card).text
+    [reply] = world.replies(card)
+    assert "I didn't make your video: its replica was removed" in reply.text
+    assert "You weren't charged." in world.now(card).text
+    assert world.created_count() == 0
+    [used] = query(world.address, "SELECT max(videos) AS videos FROM usage")
+    assert used["videos"] == 0  # it was not charged, and does not count
 
 
 @pytest.mark.parametrize("other", ["ana", "cleo"])
@@ -172,84 +166,80 @@ async def test_a_replica_is_trained_of_nobody_outside(world: World) -> None:
 
 
 @on_both_engines
-async def test_who_adds_a_replica_that_nobody_owns_owns_it(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.slack.user("cleo").id):
-        world.service.add_replica(REPLICA.upper(), "Anna")  # it does not mind the case of an id
-        said = await says(world, world.ana, f"add {REPLICA}")
-        assert said.endswith("is ready to use by everyone in this workspace. You own it.")
-        for typed in (REPLICA, REPLICA.upper()):
-            assert "You own it" not in await says(world, world.ben, f"add {typed}")
-        assert owner_of(world, REPLICA) == world.ana.user.id
-        assert owner_of(world, REPLICA.upper()) is None
-        assert await says(world, world.ben, f"rename {REPLICA}") == not_theirs(world, "ana")
-        assert await says(world, world.ben, f"remove {REPLICA}") == not_theirs(world, "ana")
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_who_adds_a_replica_that_nobody_owns_owns_it(world: World) -> None:
+    world.service.add_replica(REPLICA.upper(), "Anna")  # it does not mind the case of an id
+    said = await says(world, world.ana, f"add {REPLICA}")
+    assert said.endswith("is ready to use by everyone in this workspace. You own it.")
+    for typed in (REPLICA, REPLICA.upper()):
+        assert "You own it" not in await says(world, world.ben, f"add {typed}")
+    assert owner_of(world, REPLICA) == world.ana.user.id
+    assert owner_of(world, REPLICA.upper()) is None
+    assert await says(world, world.ben, f"rename {REPLICA}") == not_theirs(world, "ana")
+    assert await says(world, world.ben, f"remove {REPLICA}") == not_theirs(world, "ana")
 
-        cleo = Person(world.slack, "cleo")
-        form = await change(world, cleo, f"rename {REPLICA}")
-        await form.submit({"owner": "ben"})
-        await world.settle()
-        assert owner_of(world, REPLICA) == world.ben.user.id
-        assert await says(world, world.ana, f"remove {REPLICA}") == not_theirs(world, "ben")
+    cleo = Person(world.slack, "cleo")
+    form = await change(world, cleo, f"rename {REPLICA}")
+    await form.submit({"owner": "ben"})
+    await world.settle()
+    assert owner_of(world, REPLICA) == world.ben.user.id
+    assert await says(world, world.ana, f"remove {REPLICA}") == not_theirs(world, "ben")
 
 
-async def test_a_form_that_was_open_when_the_owner_changed_changes_nothing(
-    quiet_world: World,
-) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        await says(world, world.ana, f"add {REPLICA}")
-        rename = await change(world, world.ana, "rename Anna")
-        await (await change(world, cleo, "rename Anna")).submit({"owner": "ben"})
-        await rename.submit({"replica_name": "Mine"})
-        assert rename.errors == {"replica_name": NOT_YOURS}
-        remove = await change(world, world.ben, "remove Anna")
-        await (await change(world, cleo, "rename Anna")).submit({"owner": "ana"})
-        await remove.submit()
-        assert NOT_YOURS in str(remove.view.body)
-        await world.settle()
-        assert offered(world, REPLICA)
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_a_form_that_was_open_when_the_owner_changed_changes_nothing(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
+    await says(world, world.ana, f"add {REPLICA}")
+    rename = await change(world, world.ana, "rename Anna")
+    await (await change(world, cleo, "rename Anna")).submit({"owner": "ben"})
+    await rename.submit({"replica_name": "Mine"})
+    assert rename.errors == {"replica_name": NOT_YOURS}
+    remove = await change(world, world.ben, "remove Anna")
+    await (await change(world, cleo, "rename Anna")).submit({"owner": "ana"})
+    await remove.submit()
+    assert NOT_YOURS in str(remove.view.body)
+    await world.settle()
+    assert offered(world, REPLICA)
 
 
 @on_both_engines
-async def test_a_removed_replica_is_gone_and_stays_so(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(VIDEO_API_LISTS="yes")
+async def test_a_removed_replica_is_gone_and_stays_so(world: World) -> None:
     world.service.add_replica(REPLICA.upper(), "Anna")
-    async with world.running_bot(VIDEO_API_LISTS="yes"):
-        await says(world, world.ana, f"add {REPLICA}")
-        await says(world, world.ana, f"default {REPLICA}")
-        card = await world.request_video(world.ben)
-        await world.settle()
-        form = await change(world, world.ana, f"remove {REPLICA}")
-        said = str(form.view.body["blocks"])
-        assert "Default in channels: 1. In progress: 1; unsent ones stop." in said
-        assert "An admin still has to delete it at the video service." in said
-        await form.submit()
-        assert not form.is_open
-        await world.advance(hours=3)
-        assert "Ready" in world.now(card).text  # it was sent
+    await says(world, world.ana, f"add {REPLICA}")
+    await says(world, world.ana, f"default {REPLICA}")
+    card = await world.request_video(world.ben)
+    await world.settle()
+    form = await change(world, world.ana, f"remove {REPLICA}")
+    said = str(form.view.body["blocks"])
+    assert "Default in channels: 1. In progress: 1; unsent ones stop." in said
+    assert "An admin still has to delete it at the video service." in said
+    await form.submit()
+    assert not form.is_open
+    await world.advance(hours=3)
+    assert "Ready" in world.now(card).text  # it was sent
 
-        form = await world.open_form(world.ben)
-        assert form.values.get("replica_id") is None
-        assert REPLICA not in await offered_ids(form)
-        for pasted in (REPLICA, REPLICA.upper()):
-            await form.submit({"replica_id": pasted, "script": "Hello."})
-            assert form.errors == {"replica_id": "This replica was removed. Pick another one."}
-        await form.close()
-        created = world.created_count()
-        assert await says(world, world.ben, f"default {REPLICA}") == REMOVED
-        removed = f"This replica was removed. {NOT_YOURS}"
-        assert await says(world, world.ben, f"add {REPLICA}") == removed
-        assert await says(world, world.ben, f"add {REPLICA.upper()}") == removed
-        world.service.replicas[REPLICA].name = "Anna anew"  # the list has news of it
-        await world.advance(days=2)
-        form = await world.open_form(world.ben)
-        assert REPLICA not in await offered_ids(form)
-        await form.close()
-        assert world.created_count() == created
+    form = await world.open_form(world.ben)
+    assert form.values.get("replica_id") is None
+    assert REPLICA not in await offered_ids(form)
+    for pasted in (REPLICA, REPLICA.upper()):
+        await form.submit({"replica_id": pasted, "script": "Hello."})
+        assert form.errors == {"replica_id": "This replica was removed. Pick another one."}
+    await form.close()
+    created = world.created_count()
+    assert await says(world, world.ben, f"default {REPLICA}") == REMOVED
+    removed = f"This replica was removed. {NOT_YOURS}"
+    assert await says(world, world.ben, f"add {REPLICA}") == removed
+    assert await says(world, world.ben, f"add {REPLICA.upper()}") == removed
+    world.service.replicas[REPLICA].name = "Anna anew"  # the list has news of it
+    await world.advance(days=2)
+    form = await world.open_form(world.ben)
+    assert REPLICA not in await offered_ids(form)
+    await form.close()
+    assert world.created_count() == created
 
-        assert "You own it" in await says(world, world.ana, f"add {REPLICA}")
-        assert offered(world, REPLICA)
+    assert "You own it" in await says(world, world.ana, f"add {REPLICA}")
+    assert offered(world, REPLICA)
 
 
 async def test_a_video_is_not_created_again_with_a_removed_replica(world: World) -> None:
@@ -297,57 +287,56 @@ async def test_what_the_service_no_longer_knows_keeps_its_owner(world: World) ->
 
 
 @on_both_engines
-async def test_who_is_named_as_the_owner_of_what_was_trained_is_told(quiet_world: World) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_who_is_named_as_the_owner_of_what_was_trained_is_told(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
     dora = world.slack.add_user("dora")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        await train(world, world.ana, "ana")
-        replica = world.last_replica_id()
-        world.service.finish(replica)
-        await world.advance(hours=2)
-        await (await change(world, cleo, f"rename {replica}")).submit({"owner": "dora"})
-        await (await change(world, cleo, f"rename {replica}")).submit({"owner": "dora"})
-        await world.settle()
-        [notice] = told(world, "dora")
-        assert f"<@{world.ana.user.id}> trained a replica of you: “Ben, office”" in notice.text
-        await Person(world.slack, "dora").click(notice, "Stop it")
-        await world.settle()
-        assert owner_of(world, replica) == dora.id
-        assert not offered(world, replica)
+    await train(world, world.ana, "ana")
+    replica = world.last_replica_id()
+    world.service.finish(replica)
+    await world.advance(hours=2)
+    await (await change(world, cleo, f"rename {replica}")).submit({"owner": "dora"})
+    await (await change(world, cleo, f"rename {replica}")).submit({"owner": "dora"})
+    await world.settle()
+    [notice] = told(world, "dora")
+    assert f"<@{world.ana.user.id}> trained a replica of you: “Ben, office”" in notice.text
+    await Person(world.slack, "dora").click(notice, "Stop it")
+    await world.settle()
+    assert owner_of(world, replica) == dora.id
+    assert not offered(world, replica)
 
 
 @on_both_engines
-async def test_what_others_ask_for_waits_for_the_owner(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.slack.user("cleo").id):
-        await limit_to_asking(world, world.ana)
-        card = await world.request_video(world.ben, {"script": SCRIPT})
-        [asked] = told(world, "ana")
-        who = world.ben.user.id
-        assert asked.text.startswith(f"*Let <@{who}> make this video with your replica?*")
-        assert SCRIPT in str(asked.blocks)
-        assert "This month so far" not in asked.text
-        assert REPLICA not in asked.text
-        assert labels(asked) == ["Approve", "Decline", "Details"]
-        assert "Waiting for ana." in world.now(card).text
-        for other in ("ben", "cleo"):
-            await Person(world.slack, other).click(asked, "Approve")
-        await world.advance(minutes=30)
-        assert world.created_count() == 0
-        assert (
-            "Only an approver"
-            in world.ephemerals(Person(world.slack, "cleo"), direct(world, "ana"))[-1]
-        )
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_what_others_ask_for_waits_for_the_owner(world: World) -> None:
+    await limit_to_asking(world, world.ana)
+    card = await world.request_video(world.ben, {"script": SCRIPT})
+    [asked] = told(world, "ana")
+    who = world.ben.user.id
+    assert asked.text.startswith(f"*Let <@{who}> make this video with your replica?*")
+    assert SCRIPT in str(asked.blocks)
+    assert "This month so far" not in asked.text
+    assert REPLICA not in asked.text
+    assert labels(asked) == ["Approve", "Decline", "Details"]
+    assert "Waiting for ana." in world.now(card).text
+    for other in ("ben", "cleo"):
+        await Person(world.slack, other).click(asked, "Approve")
+    await world.advance(minutes=30)
+    assert world.created_count() == 0
+    assert (
+        "Only an approver"
+        in world.ephemerals(Person(world.slack, "cleo"), direct(world, "ana"))[-1]
+    )
 
-        for _ in range(3):
-            await world.ana.click(asked, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
-        assert "Approved by ana" in world.now(card).text
+    for _ in range(3):
+        await world.ana.click(asked, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 1
+    assert "Approved by ana" in world.now(card).text
 
-        # The owner's own requests need no approval.
-        await world.request_video(world.ana, {"script": "Mine."})
-        assert world.created_count() == 2
+    # The owner's own requests need no approval.
+    await world.request_video(world.ana, {"script": "Mine."})
+    assert world.created_count() == 2
 
 
 async def test_the_owner_declines(world: World) -> None:
@@ -398,63 +387,63 @@ async def test_create_again_needs_the_owner_once_more(world: World) -> None:
 
 
 @on_both_engines
-async def test_the_owner_decides_first_and_the_approvers_then(quiet_world: World) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
-    async with world.running_bot(APPROVERS=cleo.user.id, APPROVAL_ABOVE="0"):
-        await limit_to_asking(world, world.ana)
-        card = await world.request_video(world.ben, {"script": SCRIPT})
-        assert not told(world, "cleo")
-        [asked] = told(world, "ana")
-        await cleo.click(asked, "Approve")
-        await world.settle()
-        assert not told(world, "cleo")
-        for _ in range(3):
-            await world.ana.click(asked, "Approve")
-        await world.advance(minutes=30)
-        assert world.created_count() == 0
-        assert "Waiting for cleo." in world.now(card).text
-        [second] = told(world, "cleo")
-        await world.ana.click(second, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 0
-        await cleo.click(second, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
+@bot_with(APPROVERS="{cleo}", APPROVAL_ABOVE="0")
+async def test_the_owner_decides_first_and_the_approvers_then(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
+    await limit_to_asking(world, world.ana)
+    card = await world.request_video(world.ben, {"script": SCRIPT})
+    assert not told(world, "cleo")
+    [asked] = told(world, "ana")
+    await cleo.click(asked, "Approve")
+    await world.settle()
+    assert not told(world, "cleo")
+    for _ in range(3):
+        await world.ana.click(asked, "Approve")
+    await world.advance(minutes=30)
+    assert world.created_count() == 0
+    assert "Waiting for cleo." in world.now(card).text
+    [second] = told(world, "cleo")
+    await world.ana.click(second, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 0
+    await cleo.click(second, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 1
 
 
 @on_both_engines
-async def test_admins_decide_where_the_owner_cannot_be_reached(quiet_world: World) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        await limit_to_asking(world, world.ana)
-        world.slack.users[world.ana.user.id] = replace(world.ana.user, is_deactivated=True)
-        card = await world.request_video(world.ben, {"script": SCRIPT})
-        await world.advance(hours=2)
-        [asked] = told(world, "cleo")
-        assert "Waiting for cleo." in world.now(card).text
-        assert world.created_count() == 0
-        await cleo.click(asked, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_admins_decide_where_the_owner_cannot_be_reached(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
+    await limit_to_asking(world, world.ana)
+    world.slack.users[world.ana.user.id] = replace(world.ana.user, is_deactivated=True)
+    card = await world.request_video(world.ben, {"script": SCRIPT})
+    await world.advance(hours=2)
+    [asked] = told(world, "cleo")
+    assert "Waiting for cleo." in world.now(card).text
+    assert world.created_count() == 0
+    await cleo.click(asked, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 1
 
 
 @on_both_engines
-async def test_a_new_owner_is_asked_about_what_waits(quiet_world: World) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_a_new_owner_is_asked_about_what_waits(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
     world.slack.add_user("dora")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        await limit_to_asking(world, world.ana)
-        await world.request_video(world.ben, {"script": SCRIPT})
-        form = await change(world, cleo, "rename Anna")
-        await form.submit({"owner": "dora"})
-        await world.settle()
-        [old], [new] = told(world, "ana"), told(world, "dora")
-        await world.ana.click(old, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 0
-        await Person(world.slack, "dora").click(new, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
+    await limit_to_asking(world, world.ana)
+    await world.request_video(world.ben, {"script": SCRIPT})
+    form = await change(world, cleo, "rename Anna")
+    await form.submit({"owner": "dora"})
+    await world.settle()
+    [old], [new] = told(world, "ana"), told(world, "dora")
+    await world.ana.click(old, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 0
+    await Person(world.slack, "dora").click(new, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 1
 
 
 def made(world: World, name: str) -> list[Message]:
@@ -469,29 +458,28 @@ async def home(world: World, person: Person) -> Modal:
 
 
 @on_both_engines
-async def test_the_owner_is_told_once_a_day_what_was_made(quiet_world: World) -> None:
-    world, ben = quiet_world, quiet_world.ben.user.id
+async def test_the_owner_is_told_once_a_day_what_was_made(world: World) -> None:
+    ben = world.ben.user.id
     world.slack.add_channel("secret", kind="private", with_bot=True)
-    async with world.running_bot():
-        await says(world, world.ana, f"add {REPLICA}")
-        await world.request_video(world.ben, {"script": SCRIPT})
-        await world.advance(minutes=5)
-        await world.request_video(world.ben, {"script": "Psst."}, channel="secret")
-        await world.request_video(world.ana, {"script": "Mine."})
-        await world.advance(hours=1)
-        assert not made(world, "ana")
-        await world.advance(hours=24)
-        [notice] = made(world, "ana")
-        first, second = notice.text.splitlines()[1:]
-        assert first.startswith(f"• <@{ben}>: “{SCRIPT}” · Ready · <!date^")
-        assert second.startswith(f"• <@{ben}>: a video · Ready · <!date^")
-        assert "Mine" not in notice.text
-        await world.advance(hours=48)
-        assert len(made(world, "ana")) == 1
-        await world.request_video(world.ben, {"script": "Another day."})
-        await world.advance(hours=24)
-        assert len(made(world, "ana")) == 2
-        assert not made(world, "ben")
+    await says(world, world.ana, f"add {REPLICA}")
+    await world.request_video(world.ben, {"script": SCRIPT})
+    await world.advance(minutes=5)
+    await world.request_video(world.ben, {"script": "Psst."}, channel="secret")
+    await world.request_video(world.ana, {"script": "Mine."})
+    await world.advance(hours=1)
+    assert not made(world, "ana")
+    await world.advance(hours=24)
+    [notice] = made(world, "ana")
+    first, second = notice.text.splitlines()[1:]
+    assert first.startswith(f"• <@{ben}>: “{SCRIPT}” · Ready · <!date^")
+    assert second.startswith(f"• <@{ben}>: a video · Ready · <!date^")
+    assert "Mine" not in notice.text
+    await world.advance(hours=48)
+    assert len(made(world, "ana")) == 1
+    await world.request_video(world.ben, {"script": "Another day."})
+    await world.advance(hours=24)
+    assert len(made(world, "ana")) == 2
+    assert not made(world, "ben")
 
 
 @on_both_engines
@@ -510,51 +498,47 @@ async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None
 
 
 @on_both_engines
-async def test_a_muted_owner_sees_it_in_home_alone(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        notice = await notice_of_use(world)
-        await world.ben.click(notice, "Mute messages")  # it is his own that are muted
-        await world.request_video(world.ben, {"script": "Second."})
-        await world.advance(minutes=10)
-        await world.ana.click(notice, "Mute messages")
-        await world.request_video(world.ben, {"script": "Third."})
-        await world.advance(hours=50)
-        assert len(made(world, "ana")) == 1
-        shown = await home(world, world.ana)
-        for script in (SCRIPT, "Second.", "Third."):
-            assert f"<@{world.ben.user.id}>: “{script}” · Ready" in str(shown.view.body)
-        await shown.click("Unmute messages")
-        await world.request_video(world.ben, {"script": "Fourth."})
-        await world.advance(hours=25)
-        assert "Fourth" in made(world, "ana")[1].text
-        assert "Made with your face" not in str((await home(world, world.ben)).view.body)
+async def test_a_muted_owner_sees_it_in_home_alone(world: World) -> None:
+    notice = await notice_of_use(world)
+    await world.ben.click(notice, "Mute messages")  # it is his own that are muted
+    await world.request_video(world.ben, {"script": "Second."})
+    await world.advance(minutes=10)
+    await world.ana.click(notice, "Mute messages")
+    await world.request_video(world.ben, {"script": "Third."})
+    await world.advance(hours=50)
+    assert len(made(world, "ana")) == 1
+    shown = await home(world, world.ana)
+    for script in (SCRIPT, "Second.", "Third."):
+        assert f"<@{world.ben.user.id}>: “{script}” · Ready" in str(shown.view.body)
+    await shown.click("Unmute messages")
+    await world.request_video(world.ben, {"script": "Fourth."})
+    await world.advance(hours=25)
+    assert "Fourth" in made(world, "ana")[1].text
+    assert "Made with your face" not in str((await home(world, world.ben)).view.body)
 
 
-async def test_one_press_on_a_notice_has_others_ask_first(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        notice = await notice_of_use(world)
-        await world.ben.click(notice, "Ask me first")  # it is about what is his
-        await world.settle()
-        said = world.ephemerals(world.ben, direct(world, "ana"))[-1]
-        assert said == "There's no replica of yours yet. Try again in a minute."
-        await world.ana.click(notice, "Ask me first")
-        await world.settle()
-        said = world.ephemerals(world.ana, direct(world, "ana"))[-1]
-        assert said == "Others now need your approval."
-        created = world.created_count()
-        await world.request_video(world.ben, {"script": "Second."})
-        await world.advance(minutes=5)
-        assert world.created_count() == created
+async def test_one_press_on_a_notice_has_others_ask_first(world: World) -> None:
+    notice = await notice_of_use(world)
+    await world.ben.click(notice, "Ask me first")  # it is about what is his
+    await world.settle()
+    said = world.ephemerals(world.ben, direct(world, "ana"))[-1]
+    assert said == "There's no replica of yours yet. Try again in a minute."
+    await world.ana.click(notice, "Ask me first")
+    await world.settle()
+    said = world.ephemerals(world.ana, direct(world, "ana"))[-1]
+    assert said == "Others now need your approval."
+    created = world.created_count()
+    await world.request_video(world.ben, {"script": "Second."})
+    await world.advance(minutes=5)
+    assert world.created_count() == created
 
-        await train(world, world.ana, "ben")
-        [notice] = told(world, "ben")
-        await world.ben.click(notice, "Ask me first")
-        await world.settle()
-        trained = world.bot.store.replicas.get(world.last_replica_id())
-        assert trained is not None
-        assert trained.asks_owner
+    await train(world, world.ana, "ben")
+    [notice] = told(world, "ben")
+    await world.ben.click(notice, "Ask me first")
+    await world.settle()
+    trained = world.bot.store.replicas.get(world.last_replica_id())
+    assert trained is not None
+    assert trained.asks_owner
 
 
 def rows(blocks: list[Json]) -> dict[str, Json]:
@@ -566,25 +550,23 @@ def rows(blocks: list[Json]) -> dict[str, Json]:
     }
 
 
-async def test_a_replica_is_seen_and_used_from_home(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await says(world, world.ana, f"add {REPLICA}")
-        [(line, row)] = rows((await home(world, world.ben)).view.body["blocks"]).items()
-        assert line == f"Anna · <@{world.ana.user.id}>"
-        assert [each["text"]["text"] for each in row["accessory"]["options"]] == [
-            "Preview",
-            "Use in a video",
-        ]
-        shown = await home(world, world.ben)
-        await shown.press(row["block_id"], "replica_menu", f"preview:{REPLICA}")
-        await world.settle()
-        assert world.ben.modal is not None
-        assert f"/files/{REPLICA}.mp4|Preview replica>" in str(world.ben.modal.view.body)
-        await world.ben.modal.close()
-        await shown.press(row["block_id"], "replica_menu", f"use:{REPLICA}")
-        assert world.ben.modal is not None
-        assert world.ben.modal.values["replica_id"] == REPLICA
+async def test_a_replica_is_seen_and_used_from_home(world: World) -> None:
+    await says(world, world.ana, f"add {REPLICA}")
+    [(line, row)] = rows((await home(world, world.ben)).view.body["blocks"]).items()
+    assert line == f"Anna · <@{world.ana.user.id}>"
+    assert [each["text"]["text"] for each in row["accessory"]["options"]] == [
+        "Preview",
+        "Use in a video",
+    ]
+    shown = await home(world, world.ben)
+    await shown.press(row["block_id"], "replica_menu", f"preview:{REPLICA}")
+    await world.settle()
+    assert world.ben.modal is not None
+    assert f"/files/{REPLICA}.mp4|Preview replica>" in str(world.ben.modal.view.body)
+    await world.ben.modal.close()
+    await shown.press(row["block_id"], "replica_menu", f"use:{REPLICA}")
+    assert world.ben.modal is not None
+    assert world.ben.modal.values["replica_id"] == REPLICA
 
 
 async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:
@@ -633,45 +615,42 @@ async def test_nothing_of_a_replica_is_shown_or_changed_by_a_forged_click(world:
 
 @on_both_engines
 @pytest.mark.parametrize("named", [REPLICA, REPLICA.upper()], ids=["same", "other case"])
+@bot_with(callbacks=False)
 async def test_who_names_anothers_replica_as_their_training_does_not_own_it(
-    quiet_world: World, named: str
+    world: World, named: str
 ) -> None:
-    world = quiet_world
     world.service.add_replica(REPLICA.upper(), "Anna")
-    async with world.running_bot(callbacks=False):
-        await limit_to_asking(world, world.ana)
-        world.service.faults.next("create_replica", Reset())
-        card = await train(world, world.ben, "ben")
-        await world.advance(hours=1)
-        await world.ben.click(world.question(card), "I found it")
-        form = world.ben.modal
-        assert form is not None
+    await limit_to_asking(world, world.ana)
+    world.service.faults.next("create_replica", Reset())
+    card = await train(world, world.ben, "ben")
+    await world.advance(hours=1)
+    await world.ben.click(world.question(card), "I found it")
+    form = world.ben.modal
+    assert form is not None
+    await form.submit({"remote_id": named})
+    if form.is_open:
         await form.submit({"remote_id": named})
-        if form.is_open:
-            await form.submit({"remote_id": named})
-        assert not form.is_open, form.errors
-        await world.advance(hours=1)
-        assert owner_of(world, REPLICA) == world.ana.user.id
-        created = world.created_count()
-        await world.request_video(world.ben, {"replica_id": named, "script": SCRIPT})
-        await world.advance(minutes=5)
-        assert world.created_count() == created
+    assert not form.is_open, form.errors
+    await world.advance(hours=1)
+    assert owner_of(world, REPLICA) == world.ana.user.id
+    created = world.created_count()
+    await world.request_video(world.ben, {"replica_id": named, "script": SCRIPT})
+    await world.advance(minutes=5)
+    assert world.created_count() == created
 
 
 @on_both_engines
-async def test_an_admin_who_adds_another_spelling_does_not_become_the_owner(
-    quiet_world: World,
-) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_an_admin_who_adds_another_spelling_does_not_become_the_owner(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
     world.service.add_replica(REPLICA.upper(), "Anna")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        await limit_to_asking(world, world.ana)
-        await says(world, cleo, f"add {REPLICA.upper()}")
-        assert owner_of(world, REPLICA.upper()) in {None, world.ana.user.id}
-        await world.request_video(cleo, {"replica_id": REPLICA.upper(), "script": SCRIPT})
-        await world.advance(minutes=5)
-        assert world.created_count() == 0
-        assert told(world, "ana")
+    await limit_to_asking(world, world.ana)
+    await says(world, cleo, f"add {REPLICA.upper()}")
+    assert owner_of(world, REPLICA.upper()) in {None, world.ana.user.id}
+    await world.request_video(cleo, {"replica_id": REPLICA.upper(), "script": SCRIPT})
+    await world.advance(minutes=5)
+    assert world.created_count() == 0
+    assert told(world, "ana")
 
 
 async def test_what_a_stopped_training_made_after_all_is_not_offered(world: World) -> None:
@@ -686,22 +665,22 @@ async def test_what_a_stopped_training_made_after_all_is_not_offered(world: Worl
 
 
 @on_both_engines
-async def test_admins_decide_where_a_new_owner_cannot_be_reached(quiet_world: World) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_admins_decide_where_a_new_owner_cannot_be_reached(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
     dora = world.slack.add_user("dora")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        await limit_to_asking(world, world.ana)
-        card = await world.request_video(world.ben, {"script": SCRIPT})
-        form = await change(world, cleo, "rename Anna")
-        world.slack.faults.next("conversations.open", Reset())
-        await form.submit({"owner": "dora"})
-        world.slack.users[dora.id] = replace(dora, is_deactivated=True)
-        await world.advance(hours=2)
-        [asked] = told(world, "cleo")
-        await cleo.click(asked, "Approve")
-        await world.advance(minutes=5)
-        assert world.created_count() == 1
-        assert "Ready" in world.now(card).text
+    await limit_to_asking(world, world.ana)
+    card = await world.request_video(world.ben, {"script": SCRIPT})
+    form = await change(world, cleo, "rename Anna")
+    world.slack.faults.next("conversations.open", Reset())
+    await form.submit({"owner": "dora"})
+    world.slack.users[dora.id] = replace(dora, is_deactivated=True)
+    await world.advance(hours=2)
+    [asked] = told(world, "cleo")
+    await cleo.click(asked, "Approve")
+    await world.advance(minutes=5)
+    assert world.created_count() == 1
+    assert "Ready" in world.now(card).text
 
 
 async def test_a_notice_about_a_damaged_video_speaks_of_no_training(quiet_world: World) -> None:
@@ -718,21 +697,19 @@ async def test_a_notice_about_a_damaged_video_speaks_of_no_training(quiet_world:
 
 
 @on_both_engines
-async def test_a_new_owner_decides_about_no_other_replica_of_a_similar_id(
-    quiet_world: World,
-) -> None:
-    world, cleo = quiet_world, Person(quiet_world.slack, "cleo")
+@bot_with(ADMIN_USERS="{cleo}")
+async def test_a_new_owner_decides_about_no_other_replica_of_a_similar_id(world: World) -> None:
+    cleo = Person(world.slack, "cleo")
     world.slack.add_user("dora")
     for replica in ("r_1", "rx1"):
         world.service.add_replica(replica, replica)
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        for replica in ("r_1", "rx1"):
-            await limit_to_asking(world, world.ana, replica)
-        await world.request_video(world.ben, {"replica_id": "rx1", "script": SCRIPT})
-        await (await change(world, cleo, "rename r_1")).submit({"owner": "dora"})
-        await world.settle()
-        assert not told(world, "dora")
-        await world.request_video(world.ben, {"replica_id": "r_1", "script": SCRIPT})
-        await (await change(world, cleo, "rename r_1")).submit({"owner": "ana"})
-        await world.settle()
-        assert len(told(world, "ana")) == 2
+    for replica in ("r_1", "rx1"):
+        await limit_to_asking(world, world.ana, replica)
+    await world.request_video(world.ben, {"replica_id": "rx1", "script": SCRIPT})
+    await (await change(world, cleo, "rename r_1")).submit({"owner": "dora"})
+    await world.settle()
+    assert not told(world, "dora")
+    await world.request_video(world.ben, {"replica_id": "r_1", "script": SCRIPT})
+    await (await change(world, cleo, "rename r_1")).submit({"owner": "ana"})
+    await world.settle()
+    assert len(told(world, "ana")) == 2

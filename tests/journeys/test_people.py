@@ -15,7 +15,7 @@ from sandbox.slack import RESPONSE_TIMEOUT
 from sandbox.slack_objects import Message
 from tests.journeys.test_home import opened, words
 from tests.journeys.test_limits import PER_DAY, limits_form
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.world import REPLICA, World, number_of
 
 ELSEWHERE = "T0ELSEWHERE"
@@ -351,12 +351,11 @@ async def test_the_workspaces_admins_act_as_admins_where_none_are_named(
     assert len(asked) == 1, "what Slack says counts for some minutes"
 
 
-async def test_where_admins_are_named_the_workspaces_own_are_nobody(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(ADMIN_USERS="{ana}")
+async def test_where_admins_are_named_the_workspaces_own_are_nobody(world: World) -> None:
     promote(world, world.ben)
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
-        assert "Limits" not in words(await opened(world, world.ben))
-        assert "Limits" in words(await opened(world, world.ana))
+    assert "Limits" not in words(await opened(world, world.ben))
+    assert "Limits" in words(await opened(world, world.ana))
 
 
 async def test_only_full_members_of_the_workspace_are_its_admins(quiet_world: World) -> None:
@@ -499,23 +498,22 @@ async def _made_elsewhere(world: World) -> str:
     return made
 
 
+@bot_with(ADMIN_USERS="{ben}")
 async def test_a_video_made_elsewhere_is_shown_to_admins_alone_without_its_script(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        made = await _made_elsewhere(world)
+    made = await _made_elsewhere(world)
 
-        reads = len(world.requests_for("read_video"))
-        for wanted in (made, made.upper(), "v-nobody", "j7"):
-            shown = await _status(world, world.ana, wanted, channel="lobby")
-            assert f"I can't find a video “{wanted}”" in shown
-            assert f"Ask <@{world.ben.user.id}> to look it up." in shown
-        assert len(world.requests_for("read_video")) == reads, "nobody learns whether it is there"
+    reads = len(world.requests_for("read_video"))
+    for wanted in (made, made.upper(), "v-nobody", "j7"):
+        shown = await _status(world, world.ana, wanted, channel="lobby")
+        assert f"I can't find a video “{wanted}”" in shown
+        assert f"Ask <@{world.ben.user.id}> to look it up." in shown
+    assert len(world.requests_for("read_video")) == reads, "nobody learns whether it is there"
 
-        shown = await _status(world, world.ben, made, channel="lobby")
-        assert f"/watch/{made}" in shown
-        assert SCRIPT not in shown
+    shown = await _status(world, world.ben, made, channel="lobby")
+    assert f"/watch/{made}" in shown
+    assert SCRIPT not in shown
 
 
 @on_both_engines

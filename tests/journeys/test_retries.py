@@ -11,7 +11,7 @@ from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
 from sandbox.slack import Call
 from sandbox.slack_objects import Message
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.web.test_web import asks_what_to_do, click, replay
 from tests.world import REPLICA, World, number_of
 
@@ -91,43 +91,41 @@ async def test_a_second_click_says_that_it_was_retried_and_links_to_it(world: Wo
     assert world.created_count() == 2
 
 
+@bot_with(ADMIN_USERS="{ben}")
 async def test_a_form_that_was_open_when_another_retried_asks_before_it_makes_a_third(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        card = await _fails(world)
-        await world.ben.click(card, "Edit and retry")
-        left_open = world.ben.modal
-        assert left_open is not None
-        await _retries(world, card, "Better.")
+    card = await _fails(world)
+    await world.ben.click(card, "Edit and retry")
+    left_open = world.ben.modal
+    assert left_open is not None
+    await _retries(world, card, "Better.")
 
-        await left_open.submit({"script": "A third one."})
-        asking = world.ben.modal
-        assert asking is not None
-        note = "This has already been retried. Submitting this creates another video."
-        assert note in str(asking.view.body)
-        assert asking.values["script"] == "A third one.", "nothing typed is lost"
-        await world.advance(minutes=1)
-        assert world.created_count() == 2
-        await asking.submit()
-        await world.advance(minutes=5)
-        assert world.created_count() == 3
+    await left_open.submit({"script": "A third one."})
+    asking = world.ben.modal
+    assert asking is not None
+    note = "This has already been retried. Submitting this creates another video."
+    assert note in str(asking.view.body)
+    assert asking.values["script"] == "A third one.", "nothing typed is lost"
+    await world.advance(minutes=1)
+    assert world.created_count() == 2
+    await asking.submit()
+    await world.advance(minutes=5)
+    assert world.created_count() == 3
 
 
 @on_both_engines
-async def test_two_who_retry_with_the_same_words_make_one(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        card = await _fails(world)
-        await world.ben.click(card, "Edit and retry")
-        left_open = world.ben.modal
-        assert left_open is not None
-        await _retries(world, card, "Better.")
-        await left_open.submit({"script": "Better."})
-        await world.advance(minutes=5)
-        assert world.ben.modal is None
-        assert world.created_count() == 2
+@bot_with(ADMIN_USERS="{ben}")
+async def test_two_who_retry_with_the_same_words_make_one(world: World) -> None:
+    card = await _fails(world)
+    await world.ben.click(card, "Edit and retry")
+    left_open = world.ben.modal
+    assert left_open is not None
+    await _retries(world, card, "Better.")
+    await left_open.submit({"script": "Better."})
+    await world.advance(minutes=5)
+    assert world.ben.modal is None
+    assert world.created_count() == 2
 
 
 async def test_a_retry_elsewhere_is_posted_there_and_still_linked_to(world: World) -> None:
@@ -215,40 +213,36 @@ async def asks_once_more(world: World, card: Message) -> Message:
     return again
 
 
-async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await asks_what_to_do(world)
-        late = click(world, world.question(card), "job_give_up")
-        again = await asks_once_more(world, card)
-        await replay(world, late)
-        assert "Needs an answer" in world.now(card).text
-        assert SETTLED in world.ephemerals(world.ana)[-1]
-        await world.ana.click(world.question(again), "Cancel request")
-        await world.settle()
-        assert "ancelled" in world.now(card).text
+@bot_with(callbacks=False)
+async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(world: World) -> None:
+    card = await asks_what_to_do(world)
+    late = click(world, world.question(card), "job_give_up")
+    again = await asks_once_more(world, card)
+    await replay(world, late)
+    assert "Needs an answer" in world.now(card).text
+    assert SETTLED in world.ephemerals(world.ana)[-1]
+    await world.ana.click(world.question(again), "Cancel request")
+    await world.settle()
+    assert "ancelled" in world.now(card).text
 
 
-async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        await world.request_video(world.ben)
-        await world.settle()
-        [other] = world.service.videos
-        card = await asks_what_to_do(world)
-        await world.ana.click(world.question(card), "I found it")
-        form = world.ana.modal
-        assert form is not None
-        await asks_once_more(world, card)
-        await form.submit({"remote_id": f"{other}x"})
-        await world.settle()
-        assert SETTLED in form.errors["remote_id"]
-        assert form.values["remote_id"] == f"{other}x"
-        assert "Needs an answer" in world.now(card).text
-        paths = [each.path for each in world.requests_for("read_video")]
-        assert not [path for path in paths if path.endswith(f"{other}x")]
+@bot_with(callbacks=False)
+async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(world: World) -> None:
+    await world.request_video(world.ben)
+    await world.settle()
+    [other] = world.service.videos
+    card = await asks_what_to_do(world)
+    await world.ana.click(world.question(card), "I found it")
+    form = world.ana.modal
+    assert form is not None
+    await asks_once_more(world, card)
+    await form.submit({"remote_id": f"{other}x"})
+    await world.settle()
+    assert SETTLED in form.errors["remote_id"]
+    assert form.values["remote_id"] == f"{other}x"
+    assert "Needs an answer" in world.now(card).text
+    paths = [each.path for each in world.requests_for("read_video")]
+    assert not [path for path in paths if path.endswith(f"{other}x")]
 
 
 @pytest.mark.parametrize("button", ["job_create_again", "job_give_up"])

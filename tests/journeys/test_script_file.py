@@ -310,11 +310,9 @@ def hidden_in(world: World) -> str:
     return world.slack.add_channel("den").id
 
 
-async def test_where_files_are_not_read_the_shortcut_says_what_to_do(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        form = await opened(world, attached(world, "Good morning."))
-        assert "Copy its text" in words(form)
-        await form.close()
-        form = await opened(world, attached(world, "Good morning.", text="Say hello."))
-        assert form.values["script"] == "Say hello."
+async def test_where_files_are_not_read_the_shortcut_says_what_to_do(world: World) -> None:
+    form = await opened(world, attached(world, "Good morning."))
+    assert "Copy its text" in words(form)
+    await form.close()
+    form = await opened(world, attached(world, "Good morning.", text="Say hello."))
+    assert form.values["script"] == "Say hello."

@@ -51,35 +51,31 @@ async def hint(world: World, person: Person, script: str = "") -> str:
     return str(block["hint"]["text"])
 
 
-async def test_people_are_told_how_long_it_takes_once_there_is_a_history(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        # Nothing is invented while there is none.
-        card = await begin(world)
-        assert "usually" not in str(world.now(card).blocks) + world.now(card).text
-        assert "usually" not in await hint(world, world.ana, SHORT)
-        assert "Usually takes" not in (await world.details(world.ana, card)).text
-        await world.advance(hours=2)
+async def test_people_are_told_how_long_it_takes_once_there_is_a_history(world: World) -> None:
+    # Nothing is invented while there is none.
+    card = await begin(world)
+    assert "usually" not in str(world.now(card).blocks) + world.now(card).text
+    assert "usually" not in await hint(world, world.ana, SHORT)
+    assert "Usually takes" not in (await world.details(world.ana, card)).text
+    await world.advance(hours=2)
 
-        # The one above took an hour: it is the tenth of ten.
-        await make(world, SHORT, [2, 2, 2, 3, 3, 3, 3, 4, 5])
-        card = await begin(world, minutes=30)
-        assert "*Rendering*, usually about 3 min. I'll reply here." in world.now(card).text
-        said = await hint(world, world.ana, SHORT)
-        assert said.startswith("This takes about 1 second to speak and usually about 3 min to ")
-        assert "Videos usually take about 3 min to create." in await hint(world, world.ana)
-        expected = "Usually takes: about 3 minutes, rarely over 5 minutes"
-        assert expected in (await world.details(world.ana, card)).text
-        # A poll after five minutes finds that it is slower than nine of the ten.
-        await world.advance(minutes=6)
-        text = world.now(card).text
-        assert "*Rendering* is taking longer than usual." in text
-        assert " (most take 3 min)." in text
-        await world.advance(minutes=30)
-        assert "Usually takes" not in (await world.details(world.ana, card)).text
-        assert "most take" not in world.now(card).text
+    # The one above took an hour: it is the tenth of ten.
+    await make(world, SHORT, [2, 2, 2, 3, 3, 3, 3, 4, 5])
+    card = await begin(world, minutes=30)
+    assert "*Rendering*, usually about 3 min. I'll reply here." in world.now(card).text
+    said = await hint(world, world.ana, SHORT)
+    assert said.startswith("This takes about 1 second to speak and usually about 3 min to ")
+    assert "Videos usually take about 3 min to create." in await hint(world, world.ana)
+    expected = "Usually takes: about 3 minutes, rarely over 5 minutes"
+    assert expected in (await world.details(world.ana, card)).text
+    # A poll after five minutes finds that it is slower than nine of the ten.
+    await world.advance(minutes=6)
+    text = world.now(card).text
+    assert "*Rendering* is taking longer than usual." in text
+    assert " (most take 3 min)." in text
+    await world.advance(minutes=30)
+    assert "Usually takes" not in (await world.details(world.ana, card)).text
+    assert "most take" not in world.now(card).text
 
 
 async def test_long_scripts_are_compared_with_long_ones_once_there_are_enough(world: World) -> None:

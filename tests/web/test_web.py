@@ -28,7 +28,7 @@ from sandbox.delivery import (
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
-from tests.modes import on_sqlite_alone
+from tests.modes import bot_with, on_sqlite_alone
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
 
@@ -145,21 +145,18 @@ async def asks_what_to_do(world: World) -> Message:
     return card
 
 
-async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await asks_what_to_do(world)
-        world.service.faults.next("create_video", CannedResponse(500))
-        body = click(world, world.question(card), "job_create_again")
-        await deliver(world.slack, body)
-        await world.advance(seconds=5)
-        assert "Needs an answer" in world.now(card).text
-        await replay(world, body)
-        await world.advance(minutes=5)
-        assert len(world.requests_for("create_video")) == 2
-        assert "Needs an answer" in world.now(card).text
+@bot_with(callbacks=False)
+async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(world: World) -> None:
+    card = await asks_what_to_do(world)
+    world.service.faults.next("create_video", CannedResponse(500))
+    body = click(world, world.question(card), "job_create_again")
+    await deliver(world.slack, body)
+    await world.advance(seconds=5)
+    assert "Needs an answer" in world.now(card).text
+    await replay(world, body)
+    await world.advance(minutes=5)
+    assert len(world.requests_for("create_video")) == 2
+    assert "Needs an answer" in world.now(card).text
 
 
 async def test_headers_that_choose_what_bolt_runs_are_dropped(world: World) -> None:
