@@ -52,6 +52,13 @@ class CommandResponse(Response):
 
     message: Message | None = None
 
+    @property
+    def shown(self) -> Message:
+        """Return ``message`` where there has to be one."""
+        if self.message is None:
+            raise LookupError("the command showed nothing")
+        return self.message
+
 
 class Person:
     """A person at a Slack client; ``channel`` arguments take an id or a name."""
@@ -68,10 +75,24 @@ class Person:
         return Modal(self.slack, stack[-1]) if stack else None
 
     @property
+    def form(self) -> Modal:
+        """Return ``modal`` where one has to be open."""
+        if self.modal is None:
+            raise LookupError("no modal is open")
+        return self.modal
+
+    @property
     def home(self) -> Modal | None:
         """Return the app's Home tab as this person sees it; its buttons are those of a modal."""
         view = self.slack.homes.get(self.user.id)
         return None if view is None else Modal(self.slack, view)
+
+    @property
+    def tab(self) -> Modal:
+        """Return ``home`` where it has to have been published."""
+        if self.home is None:
+            raise LookupError("no Home tab was published")
+        return self.home
 
     async def command(
         self, command: str, text: str = "", channel: str = "studio"

@@ -168,8 +168,7 @@ class LiveWorld(HasDatabase):
     async def request_video(self, script: str = "Hello, world.") -> Modal:
         """Submit the video form as Ana and return it; it stays open if no answer came."""
         await self.ana.command("/video")
-        form = self.ana.modal
-        assert form is not None
+        form = self.ana.form
         await form.submit({"replica_id": REPLICA, "script": script})
         return form
 

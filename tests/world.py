@@ -223,8 +223,7 @@ class World(HasDatabase):
         """Type the command and return the form that it opened."""
         answer = await person.command(command, text, channel)
         assert answer.ok
-        assert person.modal is not None
-        return person.modal
+        return person.form
 
     async def open_form_and_remove_bot(
         self, person: Person, channel: str = "vault", command: str = "/video"
@@ -287,9 +286,8 @@ class World(HasDatabase):
         """Open the details of a card's job, close them, and return what they say."""
         answer = await person.click(self.now(card), "Details")
         assert answer.ok
-        assert person.modal is not None
-        shown = Details(person.modal.view.body)
-        await person.modal.close()
+        shown = Details(person.form.view.body)
+        await person.form.close()
         return shown
 
     def last_replica_id(self) -> str:

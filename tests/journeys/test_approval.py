@@ -73,8 +73,7 @@ async def ask(world: World, values: Mapping[str, Any] | None = None) -> tuple[Me
 
 async def decline(world: World, asked: Message, person: Person, reason: str) -> Modal:
     await person.click(world.now(asked), "Decline")
-    assert person.modal is not None
-    form = person.modal
+    form = person.form
     await form.submit({"decline_reason": reason}, clicks=2)
     await world.settle()
     return form
@@ -139,8 +138,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
 
     # What is asked again waits again.
     await world.ana.click(world.now(reply), "Edit and retry")
-    assert world.ana.modal is not None
-    await world.ana.modal.submit()
+    await world.ana.form.submit()
     await world.settle()
     assert world.created_count() == 0
     assert len(requests(world)) == 2
@@ -327,21 +325,18 @@ async def test_home_shows_what_waits_to_who_asked_and_to_approvers(world: World)
     for person in (world.ana, world.ben):
         await person.open_home()
     await world.settle()
-    assert world.ana.home is not None
-    assert world.ben.home is not None
-    mine, theirs = str(world.ana.home.view.body), str(world.ben.home.view.body)
+    mine, theirs = str(world.ana.tab.view.body), str(world.ben.tab.view.body)
     assert "Waiting for approval" in mine
     assert "Cancel request" in mine
     assert "Approve" not in mine
     assert "Waiting for your approval" in theirs
-    await world.ben.home.click("Details")
-    assert world.ben.modal is not None
-    assert "We are glad" in str(world.ben.modal.view.body)
-    await world.ben.modal.close()
-    await world.ben.home.click("Approve")
+    await world.ben.tab.click("Details")
+    assert "We are glad" in str(world.ben.form.view.body)
+    await world.ben.form.close()
+    await world.ben.tab.click("Approve")
     await world.advance(minutes=5)
-    assert "Waiting for your approval" not in str(world.ben.home.view.body)
-    assert "Ready" in str(world.ana.home.view.body)
+    assert "Waiting for your approval" not in str(world.ben.tab.view.body)
+    assert "Ready" in str(world.ana.tab.view.body)
     assert "Requested by ana · Approved by ben" in world.now(card).text
 
 
@@ -355,8 +350,7 @@ async def test_of_approve_and_decline_at_once_on_two_copies_one_counts(
         for number in range(4):
             card, asked = await ask(world, {"script": f"Number {number}"})
             await cleo.click(asked, "Decline")
-            assert cleo.modal is not None
-            form = cleo.modal
+            form = cleo.form
             await asyncio.gather(
                 world.at(first, world.ben.click(asked, "Approve")),
                 world.at(second, form.submit({"decline_reason": "No"})),
@@ -402,8 +396,7 @@ async def test_what_nobody_approves_is_given_back(world: World) -> None:
         assert len(used(world)) == 2
         if answer == "Decline":
             await world.ben.click(asked, answer)
-            assert world.ben.modal is not None
-            await world.ben.modal.submit({"decline_reason": "No."})
+            await world.ben.form.submit({"decline_reason": "No."})
         elif answer is not None:
             await world.ana.click(world.now(card), answer)
         else:
@@ -441,9 +434,8 @@ async def test_asking_and_cancelling_25_times_notifies_approvers_once(
                 assert "Cancelled by" in approving.now(asked).text
         [first] = requests(approving, place)
         await approving.ben.click(first, "Details")
-        assert approving.ben.modal is not None
-        assert "Number 24." in str(approving.ben.modal.view.body)
-        await approving.ben.modal.close()
+        assert "Number 24." in str(approving.ben.form.view.body)
+        await approving.ben.form.close()
         await approving.ben.click(first, "Approve")
         await approving.advance(minutes=5)
         assert [video.script for video in approving.service.videos.values()] == ["Number 24."]
@@ -591,8 +583,7 @@ async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
         assert SCRIPT not in caplog.text
         await approving.ben.open_home()
         await approving.settle()
-        assert approving.ben.home is not None
-        await approving.ben.home.click("Approve")
+        await approving.ben.tab.click("Approve")
         await approving.advance(minutes=5)
         assert approving.created_count() == 2
         [reply] = approving.replies(card)
@@ -626,8 +617,7 @@ async def test_no_other_button_of_a_request_that_waits_creates_it(approving: Wor
 
         # Who opened the form to decline no longer may once the approvers are others.
         await ben.click(asked, "Decline")
-        form = ben.modal
-        assert form is not None
+        form = ben.form
     cleo = Person(approving.slack, "cleo")
     async with approving.running_bot(**{**settings(approving), "APPROVERS": cleo.user.id}):
         await form.submit({"decline_reason": "No"})
@@ -730,8 +720,7 @@ async def test_an_earlier_approve_or_decline_counts_for_no_later_create_call(sil
     silent.service.faults.next("create_video", Reset(done=True))
     card, asked = await ask(silent)
     await silent.ben.click(asked, "Decline")
-    form = silent.ben.modal
-    assert form is not None
+    form = silent.ben.form
     await silent.ben.click(asked, "Approve")
     await silent.advance(minutes=16)
     await silent.ana.click(silent.question(card), AGAIN)
@@ -808,8 +797,7 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
     await silent.settle()
     await silent.ben.open_home()
     await silent.settle()
-    assert silent.ben.home is not None
-    assert "Waiting for your approval" in str(silent.ben.home.view.body)
+    assert "Waiting for your approval" in str(silent.ben.tab.view.body)
     [asked], [made] = outstanding(silent), silent.service.videos
     silent.service.faults.next("read_video", CannedResponse(503))
     await silent.service.call_back(made)
@@ -817,7 +805,7 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
     assert "is ready" in silent.replies(card)[-1].text
     assert "An earlier try worked, so there's nothing to approve." in silent.now(asked).text
     assert not outstanding(silent)
-    assert "Waiting for your approval" not in str(silent.ben.home.view.body)
+    assert "Waiting for your approval" not in str(silent.ben.tab.view.body)
     await silent.ben.click(asked, "Approve")
     await silent.advance(minutes=5)
     assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")[-1]

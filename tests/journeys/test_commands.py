@@ -79,9 +79,8 @@ async def test_a_command_is_answered_although_the_database_fails_after_it_was_ac
 async def _says(person: Person, text: str) -> Message:
     """Type the command and return what it says to the person at once."""
     answer = await person.command("/video", text)
-    assert answer.message is not None
-    assert answer.message.visible_to == person.user.id
-    return answer.message
+    assert answer.shown.visible_to == person.user.id
+    return answer.shown
 
 
 async def _status(world: World, person: Person, wanted: str) -> str:
@@ -183,8 +182,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
 
     await world.ana.click(reply, "Edit and retry")
 
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     assert form.values == {
         "tell_channel": [],
         "replica_id": REPLICA,
@@ -211,8 +209,7 @@ async def test_an_admin_who_retries_does_not_see_what_the_user_typed(quiet_world
         reply = await _fails(world)
         await world.ben.click(reply, "Edit and retry")
 
-    form = world.ben.modal
-    assert form is not None
+    form = world.ben.form
     assert form.values["replica_id"] == REPLICA
     assert form.values["script"] is None
     assert "secret" not in str(form.view.body)
@@ -290,10 +287,9 @@ async def test_for_any_error_at_opening_a_form_the_user_learns_what_to_do(
 
             answer = await world.ana.command("/video", "Hello.")
 
-            assert answer.message is not None
             assert world.ana.modal is None
-            assert re.search(WHAT_TO_DO[errors.ERROR_ACTIONS.get(code)], answer.message.text), (
-                answer.message.text
+            assert re.search(WHAT_TO_DO[errors.ERROR_ACTIONS.get(code)], answer.shown.text), (
+                answer.shown.text
             )
             form = await world.open_form(world.ana, "Hello.")
             await form.close()
@@ -363,11 +359,10 @@ async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: Wor
     world.slack.faults.next("views.open", CannedResponse(503))
     response = await world.ana.command("/video", script)
     assert world.ana.modal is None
-    assert response.message is not None
-    assert "Slack didn't open the form." in response.message.text
+    assert "Slack didn't open the form." in response.shown.text
     quoted = [
         element["text"]
-        for block in response.message.blocks
+        for block in response.shown.blocks
         if block["type"] == "rich_text"
         for part in block["elements"]
         for element in part["elements"]
@@ -384,15 +379,13 @@ async def test_a_mistyped_subcommand_is_suggested_and_can_still_be_the_script(
 ) -> None:
     answer = await world.ana.command("/video", typed, "studio")
 
-    assert answer.message is not None
     assert answer.json is not None
     assert answer.json["response_type"] == "ephemeral"
-    assert answer.message.text == f"Did you mean `/video {meant.replace('<id>', '&lt;id&gt;')}`?"
+    assert answer.shown.text == f"Did you mean `/video {meant.replace('<id>', '&lt;id&gt;')}`?"
     assert not world.calls("views.open")
-    await world.ana.click(answer.message, f"Use “{typed}” as script")
-    assert world.ana.modal is not None
-    assert world.ana.modal.values["script"] == typed
-    await world.ana.modal.submit({"replica_id": "r-anna-42"})
+    await world.ana.click(answer.shown, f"Use “{typed}” as script")
+    assert world.ana.form.values["script"] == typed
+    await world.ana.form.submit({"replica_id": "r-anna-42"})
     await world.settle()
     assert [video.script for video in world.service.videos.values()] == [typed]
 
@@ -408,11 +401,10 @@ async def test_a_subcommand_alone_explains_itself_in_any_case_and_opens_no_form(
         ("/replica", "DEFAULT"),
     ):
         answer = await world.ana.command(command, typed)
-        assert answer.message is not None
         assert answer.json is not None
         assert answer.json["response_type"] == "ephemeral"
         lacks = "Try `" if typed == "DEFAULT" else f"`{command} {typed.lower()}` needs a "
-        assert answer.message.text.startswith(lacks)
+        assert answer.shown.text.startswith(lacks)
         assert world.ana.modal is None
 
 
@@ -492,8 +484,7 @@ async def test_what_is_written_to_the_app_gets_help_once_a_message(world: World)
     await world.settle()
     assert world.posts() == [help_], "neither its own message nor an edit is answered"
 
-    answer = await world.ana.command("/video", "help", written.channel)
-    assert answer.message is not None
+    assert (await world.ana.command("/video", "help", written.channel)).message
     # A video that is asked for there is answered there.
     card = await world.request_video(world.ana, {"where": "studio"}, channel="studio")
     assert card.channel != written.channel
@@ -635,8 +626,7 @@ async def test_a_video_from_a_message_is_answered_in_its_thread(world: World) ->
     message = world.ben.say("*Welcome*, @ana! See https://example.com/start & say _hi_ :wave:")
     answer = await world.ana.message_shortcut(message)
     assert answer.ok
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     assert form.values["script"] == "Welcome, ana! See https://example.com/start & say hi"
     assert form.values["where"] == message.channel
 
@@ -652,16 +642,14 @@ async def test_a_video_from_a_reply_goes_into_the_same_thread(world: World) -> N
     parent = world.ben.say("What shall we say?")
     reply = world.ana.say("Good morning, everyone.", thread_ts=parent.ts)
     await world.ben.message_shortcut(reply)
-    assert world.ben.modal is not None
-    await world.ben.modal.submit({"replica_id": REPLICA})
+    await world.ben.form.submit({"replica_id": REPLICA})
     await world.settle()
     [card] = world.posts()
     assert card.thread_ts == parent.ts
 
     # Posted elsewhere, it is in no thread.
     await world.ben.message_shortcut(reply)
-    assert world.ben.modal is not None
-    await world.ben.modal.submit({"replica_id": REPLICA, "where": "lobby"})
+    await world.ben.form.submit({"replica_id": REPLICA, "where": "lobby"})
     await world.settle()
     assert world.posts()[-1].channel == world.slack.channel("lobby").id
     assert world.posts()[-1].thread_ts is None
@@ -670,20 +658,18 @@ async def test_a_video_from_a_reply_goes_into_the_same_thread(world: World) -> N
 async def test_a_message_without_text_or_with_too_much_explains_itself(world: World) -> None:
     picture = world.ben.say(":tada:")
     assert (await world.ana.message_shortcut(picture)).ok
-    assert world.ana.modal is not None
-    assert "no text" in str(world.ana.modal.view.body["blocks"])
-    await world.ana.modal.close()
+    assert "no text" in str(world.ana.form.view.body["blocks"])
+    await world.ana.form.close()
 
     long = world.ben.say("word " * 700)
     assert (await world.ana.message_shortcut(long)).ok
-    assert "The script has 3,499 characters" in str(world.ana.modal.view.body["blocks"])
+    assert "The script has 3,499 characters" in str(world.ana.form.view.body["blocks"])
 
 
 @in_both_modes
 async def test_the_global_shortcut_asks_where_to_post(world: World) -> None:
     assert (await world.ana.shortcut()).ok
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     assert not form.values["where"]
     await form.submit({"replica_id": REPLICA, "script": "Hello.", "where": "studio"})
     await world.advance(minutes=5)
@@ -696,9 +682,8 @@ async def test_the_global_shortcut_asks_where_to_post(world: World) -> None:
 async def test_who_may_not_ask_is_told_so_by_shortcuts_too(world: World) -> None:
     await world.ana.shortcut()
     await world.settle()
-    assert world.ana.modal is not None
-    assert "Only some people here" in str(world.ana.modal.view.body["blocks"])
-    await world.ana.modal.close()
+    assert "Only some people here" in str(world.ana.form.view.body["blocks"])
+    await world.ana.form.close()
     await world.ana.message_shortcut(world.ben.say("Hello."))
     await world.settle()
     assert "Only some people here" in world.ephemerals(world.ana)[-1]

@@ -246,8 +246,7 @@ async def test_what_was_typed_can_still_be_the_script(running: World) -> None:
     world = running
     shown = await answer(world, world.ana, "my  keys")
     await world.ana.click(shown, "Use as script")
-    assert world.ana.modal is not None
-    assert world.ana.modal.values["script"] == "find my  keys"
+    assert world.ana.form.values["script"] == "find my  keys"
 
 
 async def test_a_text_that_is_too_long_for_a_search_is_a_script(running: World) -> None:
@@ -258,5 +257,4 @@ async def test_a_text_that_is_too_long_for_a_search_is_a_script(running: World) 
 
 async def test_find_alone_explains_itself(running: World) -> None:
     response = await running.ana.command("/video", "Find")
-    assert response.message is not None
-    assert response.message.text.startswith("Add words from")
+    assert response.shown.text.startswith("Add words from")

@@ -48,8 +48,7 @@ def words(home: Modal | None) -> str:
 async def opened(world: World, person: Person) -> Modal:
     assert (await person.open_home()).ok
     await world.settle()
-    assert person.home is not None
-    return person.home
+    return person.tab
 
 
 @in_both_modes
@@ -154,18 +153,16 @@ async def test_a_question_can_be_answered_in_home(world: World) -> None:
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
     await world.advance(minutes=30)
     assert "Needs an answer" in words(world.ana.home)
-    assert world.ana.home is not None
-    stale = world.ana.home
+    stale = world.ana.tab
     await stale.click("Create again")
     await world.advance(minutes=10)
-    assert "Ready" in words(world.ana.home)
+    assert "Ready" in words(world.ana.tab)
     assert world.created_count() == 1
 
     # A click that comes too late is answered in a modal: there is no conversation.
     assert (await stale.click("I found it")).ok
     await world.settle()
-    assert world.ana.modal is not None
-    assert "already settled" in str(world.ana.modal.view.body)
+    assert "already settled" in str(world.ana.form.view.body)
 
 
 async def test_what_waits_for_the_reader_comes_first_in_home(quiet_world: World) -> None:
@@ -184,13 +181,11 @@ async def test_what_waits_for_the_reader_comes_first_in_home(quiet_world: World)
 async def test_forms_open_from_home_and_ask_where_to_post(world: World) -> None:
     home = await opened(world, world.ana)
     await home.click("Create a video")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     assert not form.values["where"]
     await form.submit({"replica_id": REPLICA, "script": "Hello.", "where": "studio"})
     await home.click("Train a replica")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"], "where": "studio"})
     await world.advance(seconds=10)
     shown = words(world.ana.home)
@@ -211,10 +206,9 @@ async def test_more_requests_than_fit_are_on_further_pages(world: World) -> None
     await home.click("Next")
     await world.advance(seconds=5)
     assert "Video 01" in words(world.ana.home)
-    assert world.ana.home is not None
-    await world.ana.home.click("Back")
+    await world.ana.tab.click("Back")
     await world.advance(seconds=5)
-    assert "Video 11" in words(world.ana.home)
+    assert "Video 11" in words(world.ana.tab)
 
 
 @bot_with(ADMIN_USERS="{ana}", MAX_PER_DAY="20")
@@ -241,7 +235,7 @@ async def test_a_home_that_was_not_published_is_published_later(world: World) ->
     assert len(world.calls("views.publish")) == 3
     await world.request_video(world.ana, {"video_name": "Kept"})
     await world.advance(seconds=5)
-    assert "Kept" in words(world.ana.home)
+    assert "Kept" in words(world.ana.tab)
 
 
 async def test_after_a_restart_buttons_of_an_old_home_work_and_opening_it_makes_it_current(
@@ -254,14 +248,12 @@ async def test_after_a_restart_buttons_of_an_old_home_work_and_opening_it_makes_
     async with world.running_bot():
         await world.advance(minutes=10)
         assert "Ready" not in words(world.ana.home)
-        assert world.ana.home is not None
-        assert (await world.ana.home.click("Details")).ok
-        assert world.ana.modal is not None
-        assert "Ready" in words(world.ana.modal)
+        assert (await world.ana.tab.click("Details")).ok
+        assert "Ready" in words(world.ana.form)
         assert "Ready" in words(await opened(world, world.ana))
         await world.request_video(world.ana, {"video_name": "New"})
         await world.advance(seconds=5)
-        assert "New" in words(world.ana.home)
+        assert "New" in words(world.ana.tab)
 
 
 @bot_with(ADMIN_USERS="{ana}")

@@ -173,8 +173,7 @@ async def test_a_command_with_any_text_is_answered_and_creates_nothing(
             assert bool(slack_calls) != bool(case.answer)
             await bot.check_unchanged(answer.body, slack_calls)
             if opens is not None:
-                assert world.ana.modal is not None
-                assert (world.ana.modal.values["script"] or "") == opens
+                assert (world.ana.form.values["script"] or "") == opens
             if case.private_reply:
                 assert case.private_reply in str(world.slack.calls[-1].arguments["text"])
 

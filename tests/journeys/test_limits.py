@@ -212,8 +212,7 @@ async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies:
         forms = []
         for person, copy in zip((world.ana, world.ben), copies, strict=True):  # both know limits
             await world.at(copy, person.command("/video"))
-            assert person.modal is not None
-            forms.append(person.modal)
+            forms.append(person.form)
         await copies[0].store.limits.change({"MAX_PER_DAY": "1"}, "U0", world.clock.now())
         await asyncio.gather(
             *(world.at(copy, form.submit(VALUES)) for copy, form in zip(copies, forms, strict=True))
@@ -377,8 +376,7 @@ async def limits_form(world: World, admin: Person) -> Modal:
     home = await opened(world, admin)
     assert (await home.click("Change limits")).ok
     await world.settle()
-    assert admin.modal is not None
-    return admin.modal
+    return admin.form
 
 
 @on_both_engines
@@ -450,17 +448,15 @@ async def test_nobody_but_an_admin_changes_a_limit(quiet_world: World) -> None:
         await world.ben.open_home()
     # What an admin had open is of no use to somebody who is none any more.
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        assert world.ana.home is not None
-        stale = world.ana.home
+        stale = world.ana.tab
         await form.submit({PER_DAY: "1"})
         assert form.is_open
         assert "Only admins can change limits" in str(form.errors)
         await form.close()
         await stale.click("Change limits")
         await world.settle()
-        assert world.ana.modal is not None
-        assert "Only admins can change limits" in str(world.ana.modal.view.body)
-        await world.ana.modal.close()
+        assert "Only admins can change limits" in str(world.ana.form.view.body)
+        await world.ana.form.close()
         assert f"{PER_DAY}: *1*" not in words(await opened(world, world.ben))
         await world.request_video(world.ben)
         await world.request_video(world.ben)
@@ -525,15 +521,13 @@ async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: Wor
     async with world.running_bot(ADMIN_USERS=ana.user.id):
         await opened(world, ana)
         await world.advance(seconds=10)
-        assert ana.home is not None
-        assert "Nothing yet." in words(ana.home)
-        await ana.home.click("View usage")
-        assert ana.modal is not None
-        assert "*Nothing yet*" in words(ana.modal)
+        assert "Nothing yet." in words(ana.tab)
+        await ana.tab.click("View usage")
+        assert "*Nothing yet*" in words(ana.form)
         before = month_start(world.clock.now()) - timedelta(days=1)
-        await ana.modal.choose("month", before.strftime("%B %Y"))
-        assert f"*{total}*" in words(ana.modal)
-        assert f"<@{ben.user.id}>: 2 videos, about 4 min spoken" in words(ana.modal)
+        await ana.form.choose("month", before.strftime("%B %Y"))
+        assert f"*{total}*" in words(ana.form)
+        assert f"<@{ben.user.id}>: 2 videos, about 4 min spoken" in words(ana.form)
 
 
 MINUTE = " ".join(["word"] * 150)

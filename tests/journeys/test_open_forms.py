@@ -176,8 +176,7 @@ async def test_with_nothing_left_the_command_says_so_and_gives_the_script_back(
             f"You've reached your limit of 1 request a day. It resets {MIDNIGHT}. Need more? "
             f"Ask <@{world.ben.user.id}>."
         )
-        assert answer.message is not None
-        assert answer.message.text == f"{said}\nA second &lt;one&gt;"
+        assert answer.shown.text == f"{said}\nA second &lt;one&gt;"
         await person.command("/replica", "", "studio")
         assert person.modal is None
         assert world.ephemerals(person)[-1] == said

@@ -51,8 +51,7 @@ async def says(world: World, person: Person, text: str) -> str:
 async def change(world: World, person: Person, text: str) -> Modal:
     """Type a command that opens a form, and return that."""
     assert await says(world, person, text) == ""
-    assert person.modal is not None
-    return person.modal
+    return person.form
 
 
 async def train(world: World, person: Person, owner: str) -> Message:
@@ -344,15 +343,13 @@ async def test_the_owner_declines(world: World) -> None:
     card = await world.request_video(world.ben, {"script": SCRIPT})
     [asked] = told(world, "ana")
     await world.ana.click(asked, "Decline")
-    assert world.ana.modal is not None
-    await world.ana.modal.submit()  # it is her own face: she need not say why
+    await world.ana.form.submit()  # it is her own face: she need not say why
     await world.advance(minutes=5)
     [reply] = world.replies(card)
     assert reply.text.endswith("was declined by ana.\nYou weren't charged.")
     # Who tries again asks again.
     await world.ben.click(reply, "Edit and retry")
-    assert world.ben.modal is not None
-    await world.ben.modal.submit()
+    await world.ben.form.submit()
     await world.advance(minutes=5)
     assert len([each for each in told(world, "ana") if labels(each)]) == 1
     await world.advance(days=8)
@@ -453,8 +450,7 @@ def made(world: World, name: str) -> list[Message]:
 async def home(world: World, person: Person) -> Modal:
     await person.open_home()
     await world.settle()
-    assert person.home is not None
-    return person.home
+    return person.tab
 
 
 @on_both_engines
@@ -561,12 +557,10 @@ async def test_a_replica_is_seen_and_used_from_home(world: World) -> None:
     shown = await home(world, world.ben)
     await shown.press(row["block_id"], "replica_menu", f"preview:{REPLICA}")
     await world.settle()
-    assert world.ben.modal is not None
-    assert f"/files/{REPLICA}.mp4|Preview replica>" in str(world.ben.modal.view.body)
-    await world.ben.modal.close()
+    assert f"/files/{REPLICA}.mp4|Preview replica>" in str(world.ben.form.view.body)
+    await world.ben.form.close()
     await shown.press(row["block_id"], "replica_menu", f"use:{REPLICA}")
-    assert world.ben.modal is not None
-    assert world.ben.modal.values["replica_id"] == REPLICA
+    assert world.ben.form.values["replica_id"] == REPLICA
 
 
 async def test_the_picker_says_the_name_and_the_id_only_of_namesakes(world: World) -> None:
@@ -586,29 +580,26 @@ async def test_the_list_has_a_menu_for_each_replica(world: World) -> None:
     await says(world, world.ana, f"add {REPLICA}")
     for person, offered_verbs in ((world.ana, 4), (world.ben, 2)):
         answer = await person.command("/replica", "list")
-        assert answer.message is not None
-        [(_, row)] = rows(answer.message.blocks).items()
+        [(_, row)] = rows(answer.shown.blocks).items()
         assert len(row["accessory"]["options"]) == offered_verbs
-        await person.press(answer.message, row["block_id"], "replica_menu", f"use:{REPLICA}")
-        assert person.modal is not None
-        assert person.modal.values["replica_id"] == REPLICA
-        await person.modal.close()
+        await person.press(answer.shown, row["block_id"], "replica_menu", f"use:{REPLICA}")
+        assert person.form.values["replica_id"] == REPLICA
+        await person.form.close()
 
 
 async def test_nothing_of_a_replica_is_shown_or_changed_by_a_forged_click(world: World) -> None:
     world.service.add_replica("r-hidden", "Hidden")
     await says(world, world.ana, f"add {REPLICA}")
     answer = await world.ben.command("/replica", "list")
-    assert answer.message is not None
-    [(_, row)] = rows(answer.message.blocks).items()
+    [(_, row)] = rows(answer.shown.blocks).items()
     menu = row["accessory"]["options"]
     menu[1]["value"] = f"remove:{REPLICA}"
-    await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
+    await world.ben.press(answer.shown, row["block_id"], "replica_menu", menu[1]["value"])
     await world.settle()
     assert world.ben.modal is None
     assert world.ephemerals(world.ben)[-1] == not_theirs(world, "ana")
     menu[1]["value"] = "preview:r-hidden"
-    await world.ben.press(answer.message, row["block_id"], "replica_menu", menu[1]["value"])
+    await world.ben.press(answer.shown, row["block_id"], "replica_menu", menu[1]["value"])
     await world.settle()
     assert world.ephemerals(world.ben)[-1] == "There's no preview of this replica now."
 
@@ -625,8 +616,7 @@ async def test_who_names_anothers_replica_as_their_training_does_not_own_it(
     card = await train(world, world.ben, "ben")
     await world.advance(hours=1)
     await world.ben.click(world.question(card), "I found it")
-    form = world.ben.modal
-    assert form is not None
+    form = world.ben.form
     await form.submit({"remote_id": named})
     if form.is_open:
         await form.submit({"remote_id": named})

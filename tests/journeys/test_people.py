@@ -58,9 +58,8 @@ async def test_a_command_of_a_person_of_another_organisation_is_refused_in_priva
                 sam = stranger(world)
                 answer = await sam.command(command, text)
                 await world.settle()
-                assert answer.message is not None
-                assert answer.message.visible_to == sam.user.id
-                assert ONLY_HERE in answer.message.text
+                assert answer.shown.visible_to == sam.user.id
+                assert ONLY_HERE in answer.shown.text
                 assert sam.modal is None
                 assert not world.service.requests
                 assert not world.posts()
@@ -109,8 +108,7 @@ async def test_on_enterprise_grid_people_of_other_organisations_are_refused(
         await sam.click(world.question(card), "Create again")
         await sam.click(world.question(card), "Cancel request")
         await world.settle()
-    assert answer.message is not None
-    assert ONLY_HERE in answer.message.text
+    assert ONLY_HERE in answer.shown.text
     assert ONLY_HERE in " ".join(form.errors.values())
     assert all(ONLY_HERE in text for text in world.ephemerals(sam))
     assert "Did this video get made?" in world.now(card).text
@@ -128,8 +126,7 @@ async def test_a_payload_of_another_app_is_refused(
     errors = " ".join(form.errors.values())
     answer = await world.ana.command("/video")
     await world.settle()
-    assert answer.message is not None
-    assert "another Slack app" in answer.message.text
+    assert "another Slack app" in answer.shown.text
     assert "another Slack app" in errors
     assert world.created_count() == 0
     assert "another app" in caplog.text
@@ -142,8 +139,7 @@ async def test_until_the_team_is_known_everything_is_refused_with_please_try_aga
     world.slack.faults.always("auth.test", CannedResponse(503))
     async with world.running_bot():
         answer = await world.ana.command("/video")
-        assert answer.message is not None
-        assert STARTING in answer.message.text
+        assert STARTING in answer.shown.text
         assert world.ana.modal is None
         world.slack.faults.clear()
         await world.request_video(world.ana)
@@ -162,8 +158,7 @@ async def test_once_it_was_learned_the_start_does_not_depend_on_slack(quiet_worl
         answer = await sam.command("/video")
         await world.settle()
     assert world.created_count() == 1
-    assert answer.message is not None
-    assert ONLY_HERE in answer.message.text
+    assert ONLY_HERE in answer.shown.text
 
 
 async def test_a_token_of_another_workspace_serves_nobody_and_is_logged(
@@ -176,8 +171,7 @@ async def test_a_token_of_another_workspace_serves_nobody_and_is_logged(
     async with world.running_bot():
         await world.settle()
         answer = await world.ana.command("/video")
-    assert answer.message is not None
-    assert "another workspace" in answer.message.text
+    assert "another workspace" in answer.shown.text
     assert "another workspace" in caplog.text
 
 
@@ -197,9 +191,8 @@ async def test_a_guest_is_told_before_the_form_the_first_time_too(world: World) 
     gus = guest(world)
     for _ in range(2):
         answer = await gus.command("/video", "Hello")
-        assert answer.message is not None
-        assert "Guests" in answer.message.text
-        assert "Hello" in answer.message.text, "what was typed is not lost"
+        assert "Guests" in answer.shown.text
+        assert "Hello" in answer.shown.text, "what was typed is not lost"
     assert gus.modal is None
     assert len(world.calls("users.info")) == 1
 
@@ -618,12 +611,11 @@ async def test_a_form_that_slack_refuses_is_a_line_in_the_log_and_a_sentence(
     world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
     answer = await world.ana.command("/video", "Good morning, Monday.")
 
-    assert answer.message is not None
-    assert "Slack didn't open the form. Please try again." in answer.message.text
-    assert "Good morning, Monday." in answer.message.text, "what was typed is gone elsewhere"
+    assert "Slack didn't open the form. Please try again." in answer.shown.text
+    assert "Good morning, Monday." in answer.shown.text, "what was typed is gone elsewhere"
     [line] = [each for each in caplog.records if each.message == "Slack refuses a form"]
     assert line.exc_info is None
-    assert str(vars(line)["reference"]) in answer.message.text
+    assert str(vars(line)["reference"]) in answer.shown.text
     assert code in str(vars(line)["reason"])
 
 

@@ -158,8 +158,7 @@ async def test_a_question_is_edited_to_say_how_it_was_settled(quiet_world: World
 
         [_, video] = world.service.videos
         await world.ana.click(second, "I found it")
-        assert world.ana.modal is not None
-        await world.ana.modal.submit({"remote_id": video})
+        await world.ana.form.submit({"remote_id": video})
         await world.advance(minutes=5)
 
     assert f"Settled: <@{ana}> found it." in world.now(second).text

@@ -101,8 +101,7 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
 
     await world.ben.click(reply, "Use in a video")
 
-    form = world.ben.modal
-    assert form is not None
+    form = world.ben.form
     assert form.title == "Create a video"
     assert form.values["replica_id"] == world.last_replica_id()
     assert "Kim" in str(form.view.body)
@@ -168,8 +167,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
 
     await world.ana.click(reply, "Edit and retry")
 
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     studio = world.slack.channel("studio").id
     same = {**typed, "owner": world.ana.user.id, "agreed": [], "where": studio}
     assert form.values == same, "it has to be confirmed again"
@@ -280,9 +278,8 @@ async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, stat
 async def _says(person: Person, text: str) -> Message:
     """Type the command and return what it says to the person at once."""
     answer = await person.command("/replica", text)
-    assert answer.message is not None
-    assert answer.message.visible_to == person.user.id
-    return answer.message
+    assert answer.shown.visible_to == person.user.id
+    return answer.shown
 
 
 async def _shown_after(world: World, person: Person, text: str, channel: str = "studio") -> str:
@@ -367,8 +364,7 @@ async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(worl
     shown = await _shown_after(world, world.ana, f"status {number_of(video)}")
     assert f"That's a video: `/video status {number_of(video)}`" in shown
     answer = await world.ana.command("/video", f"status {number_of(training)}")
-    assert answer.message is not None
-    assert f"That's a replica: `/replica status {number_of(training)}`" in answer.message.text
+    assert f"That's a replica: `/replica status {number_of(training)}`" in answer.shown.text
 
 
 async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world: World) -> None:
@@ -595,8 +591,7 @@ async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: Wo
         [reply] = world.replies(card)
         await world.ben.click(reply, "Edit and retry")
 
-    form = world.ben.modal
-    assert form is not None
+    form = world.ben.form
     studio = world.slack.channel("studio").id
     assert form.values == {
         "train_video_url": None,

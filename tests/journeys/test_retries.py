@@ -26,8 +26,7 @@ async def _fails(world: World, channel: str = "studio") -> Message:
 
 async def _retries(world: World, message: Message, script: str = "Better.") -> None:
     await world.ana.click(message, "Edit and retry")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     await form.submit({"script": script})
     assert not form.is_open
     await world.settle()
@@ -131,8 +130,7 @@ async def test_two_who_retry_with_the_same_words_make_one(world: World) -> None:
 async def test_a_retry_elsewhere_is_posted_there_and_still_linked_to(world: World) -> None:
     card = await _fails(world)
     await world.ana.click(card, "Edit and retry")
-    assert world.ana.modal is not None
-    await world.ana.modal.submit({"where": world.slack.channel("lobby").id})
+    await world.ana.form.submit({"where": world.slack.channel("lobby").id})
     await world.settle()
 
     [again] = world.slack.messages("lobby")
@@ -233,8 +231,7 @@ async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(worl
     [other] = world.service.videos
     card = await asks_what_to_do(world)
     await world.ana.click(world.question(card), "I found it")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     await asks_once_more(world, card)
     await form.submit({"remote_id": f"{other}x"})
     await world.settle()

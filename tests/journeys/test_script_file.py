@@ -174,8 +174,7 @@ async def test_a_file_is_still_used_when_its_form_is_drawn_again(filed: World) -
     # The answer was lost on the way, so the form is still there.
     world.slack.modals[world.ana.user.id].append(form.view)
     await form.submit({"video_name": "Another"})
-    second = world.ana.modal
-    assert second is not None
+    second = world.ana.form
     assert second.view is not form.view, "a field of Slack's for files cannot be filled in"
     assert "Leave this blank to use the attached file" in str(second.view.body["blocks"])
     await second.submit({})
@@ -222,8 +221,7 @@ def attached(world: World, content: str, mimetype: str = "text/plain", text: str
 async def opened(world: World, message: Message) -> Modal:
     assert (await world.ana.message_shortcut(message)).ok
     await world.settle()
-    assert world.ana.modal is not None
-    return world.ana.modal
+    return world.ana.form
 
 
 def words(form: Modal) -> str:

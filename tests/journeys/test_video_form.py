@@ -127,8 +127,7 @@ async def test_a_form_that_cannot_be_opened_in_time_is_explained(world: World) -
     world.slack.on_request = dawdle
     answer = await world.ana.command("/video")
 
-    assert answer.message is not None
-    assert "Please try again." in answer.message.text
+    assert "Please try again." in answer.shown.text
     assert world.ana.modal is None
 
 
@@ -161,8 +160,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
 
     await form.submit(change)
 
-    second = world.ana.modal
-    assert second is not None
+    second = world.ana.form
     assert second.view is not form.view
     assert "already submitted this" in _note(second)
     assert second.values == form.values, "what was typed stands in it too"
@@ -565,8 +563,7 @@ async def test_the_channel_is_told_only_where_that_was_chosen_and_it_is_ready(wo
     assert not told(world.calls("chat.postMessage"))
     # What was chosen is kept for another try.
     await world.ana.click(world.now(failed), "Edit and retry")
-    assert world.ana.modal is not None
-    assert world.ana.modal.values["tell_channel"] == ["yes"]
+    assert world.ana.form.values["tell_channel"] == ["yes"]
 
 
 async def test_a_told_reply_whose_answer_was_lost_is_found_and_not_told_again(world: World) -> None:
@@ -629,5 +626,4 @@ async def test_a_name_and_a_reason_that_turn_text_round_are_shown_in_order(world
     assert isinstance(create.body, dict)
     assert create.body["video_name"] == TURNED, "the service gets what was typed"
     await world.ana.click(world.now(card), "Edit and retry")
-    assert world.ana.modal is not None
-    assert world.ana.modal.values["video_name"] == TURNED, "nothing that was typed is lost"
+    assert world.ana.form.values["video_name"] == TURNED, "nothing that was typed is lost"

@@ -80,8 +80,7 @@ async def test_what_was_created_after_a_backup_is_not_created_again_once_it_is_r
         # Only a person can say what the service has made of it, as after a lost answer.
         assert "Needs an answer" in world.now(card).text
         await world.ana.click(world.question(card), "I found it")
-        assert world.ana.modal is not None
-        await world.ana.modal.submit({"remote_id": ids["Waits to be created."]})
+        await world.ana.form.submit({"remote_id": ids["Waits to be created."]})
         await world.advance(minutes=10)
         assert states(world.database) == ["succeeded"] * 3
         assert "Ready" in world.now(card).text

@@ -558,8 +558,7 @@ async def test_buttons_of_home_name_no_channel_and_can_be_answered_nowhere(
     await ana_of_app.open_home()
     assert app.events[-1]["view"]["type"] == "home"
 
-    assert ana_of_app.home is not None
-    await ana_of_app.home.click("More")
+    await ana_of_app.tab.click("More")
     assert app.bodies[-1]["view"]["type"] == "home"
     assert not {"channel", "response_url", "message"} & app.bodies[-1].keys()
     following.app = replace(following.app, has_home=False)
