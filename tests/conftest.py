@@ -198,14 +198,6 @@ async def world(quiet_world: World, request: pytest.FixtureRequest) -> AsyncIter
 
 
 @pytest.fixture
-async def filed(quiet_world: World) -> AsyncIterator[World]:
-    """A world in which scripts may be longer than a form's field holds."""
-    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
-        await quiet_world.settle()
-        yield quiet_world
-
-
-@pytest.fixture
 async def admin_world(quiet_world: World) -> AsyncIterator[World]:
     """Likewise, where ana is an admin."""
     async with quiet_world.running_bot(ADMIN_USERS=quiet_world.ana.user.id):

@@ -203,11 +203,10 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
     assert len(world.replies(first)) == 3, "its reply, the card of the retry and its reply"
 
 
-async def test_an_admin_who_retries_does_not_see_what_the_user_typed(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        reply = await _fails(world)
-        await world.ben.click(reply, "Edit and retry")
+@bot_with(ADMIN_USERS="{ben}")
+async def test_an_admin_who_retries_does_not_see_what_the_user_typed(world: World) -> None:
+    reply = await _fails(world)
+    await world.ben.click(reply, "Edit and retry")
 
     form = world.ben.form
     assert form.values["replica_id"] == REPLICA
@@ -408,31 +407,30 @@ async def test_a_subcommand_alone_explains_itself_in_any_case_and_opens_no_form(
         assert world.ana.modal is None
 
 
+@bot_with(COMMAND_PREFIX="acme-")
 async def test_with_a_prefix_the_commands_have_it_and_every_text_names_them_so(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
     world.service.replicas.clear()
-    async with world.running_bot(COMMAND_PREFIX="acme-"):
-        form = await world.open_form(world.ana, command="/acme-video")
-        said = [str(form.view.body)]
-        for command, text in (
-            ("/acme-video", "help"),
-            ("/acme-video", "list"),
-            ("/acme-video", "status"),
-            ("/acme-video", "statsu"),
-            ("/acme-video", "status nope"),
-            ("/acme-replica", "help"),
-            ("/acme-replica", "list"),
-            ("/acme-replica", "add"),
-            ("/acme-replica", "what is this"),
-        ):
-            answer = await world.ana.command(command, text)
-            assert answer.ok
-            said.append(answer.body)
-        await world.settle()
-        said += world.ephemerals(world.ana)
-        assert "I don't recognize this" in (await world.ana.command("/video")).body
+    form = await world.open_form(world.ana, command="/acme-video")
+    said = [str(form.view.body)]
+    for command, text in (
+        ("/acme-video", "help"),
+        ("/acme-video", "list"),
+        ("/acme-video", "status"),
+        ("/acme-video", "statsu"),
+        ("/acme-video", "status nope"),
+        ("/acme-replica", "help"),
+        ("/acme-replica", "list"),
+        ("/acme-replica", "add"),
+        ("/acme-replica", "what is this"),
+    ):
+        answer = await world.ana.command(command, text)
+        assert answer.ok
+        said.append(answer.body)
+    await world.settle()
+    said += world.ephemerals(world.ana)
+    assert "I don't recognize this" in (await world.ana.command("/video")).body
     for each in said:
         assert "/video" not in each.replace("/v2/videos", "")
         assert "/replica" not in each

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -44,17 +44,10 @@ async def found(world: World, person: Person, words: str, channel: str = "studio
     return re.findall(r"• Ready · (.*?) · ", shown.text)
 
 
-@pytest.fixture
-async def running(quiet_world: World) -> AsyncIterator[World]:
-    async with quiet_world.running_bot():
-        yield quiet_world
-
-
 @on_both_engines
 async def test_my_videos_are_found_by_words_of_name_and_script_in_any_case_and_language(
-    running: World,
+    world: World,
 ) -> None:
-    world = running
     await make(world, world.ana, "Onboarding", "Welcome to the team!")
     await make(world, world.ana, "Grüße aus Köln", "Ein schöner Straßenzug")
     await make(world, world.ana, "Новости", "Добро пожаловать в команду")
@@ -80,16 +73,14 @@ async def test_my_videos_are_found_by_words_of_name_and_script_in_any_case_and_l
     assert "/watch/" in str(shown.blocks)
 
 
-async def test_what_has_failed_or_is_not_ready_is_not_found(running: World) -> None:
-    world = running
+async def test_what_has_failed_or_is_not_ready_is_not_found(world: World) -> None:
     world.service.next_video(Scenario(end="error", reason="No."), Scenario(end="never"))
     await make(world, world.ana, "Plan A")
     await make(world, world.ana, "Plan B")
     assert await found(world, world.ana, "plan") == []
 
 
-async def test_the_newest_ten_are_shown_and_how_many_more_there_are(running: World) -> None:
-    world = running
+async def test_the_newest_ten_are_shown_and_how_many_more_there_are(world: World) -> None:
     for number in range(12):
         await make(world, world.ana, f"News {number}")
     shown = await answer(world, world.ben, "news")
@@ -99,17 +90,16 @@ async def test_the_newest_ten_are_shown_and_how_many_more_there_are(running: Wor
     assert "At least 2 more. Add a word to narrow it down." in str(shown.blocks)
 
 
-async def test_where_nothing_is_found_the_answer_says_what_was_searched(running: World) -> None:
-    shown = await answer(running, running.ana, "<!here> *keys*")
+async def test_where_nothing_is_found_the_answer_says_what_was_searched(world: World) -> None:
+    shown = await answer(world, world.ana, "<!here> *keys*")
     assert shown.text.startswith("No videos with “&lt;!here&gt; *keys*”.")
     assert "Try fewer words" in shown.text
 
 
 @on_both_engines
 async def test_a_video_in_a_public_channel_is_found_by_others_and_says_where_it_is(
-    running: World,
+    world: World,
 ) -> None:
-    world = running
     await make(world, world.ana, "Onboarding")
     shown = await answer(world, world.ben, "onboarding", "lobby")
     studio = world.slack.channel("studio").id
@@ -127,9 +117,8 @@ async def test_a_video_in_a_public_channel_is_found_by_others_and_says_where_it_
 
 @on_both_engines
 async def test_a_video_in_a_private_channel_or_conversation_is_found_by_its_person_alone(
-    running: World,
+    world: World,
 ) -> None:
-    world = running
     world.slack.change_channel("vault", with_bot=True)
     dm = world.slack.dm("ana").id
     await make(world, world.ana, "Secret one", where="vault")
@@ -172,9 +161,8 @@ async def test_a_colleague_from_another_workspace_finds_no_channel_of_this_one(
 
 @pytest.mark.parametrize("change", ["private", "is_ext_shared", "is_pending_ext_shared"])
 async def test_a_channel_that_is_not_public_any_more_hides_its_videos_from_others(
-    running: World, change: str
+    world: World, change: str
 ) -> None:
-    world = running
     await make(world, world.ana, "Secret")
     assert await found(world, world.ben, "secret") == ["Secret"]
     if change == "private":
@@ -187,9 +175,8 @@ async def test_a_channel_that_is_not_public_any_more_hides_its_videos_from_other
 
 
 async def test_a_private_channel_that_becomes_public_keeps_what_was_posted_before(
-    running: World,
+    world: World,
 ) -> None:
-    world = running
     world.slack.change_channel("vault", with_bot=True)
     await make(world, world.ana, "Secret", where="vault")
     world.slack.channel("vault").kind = "public"
@@ -208,9 +195,8 @@ async def test_a_shared_channel_is_searched_where_sharing_is_allowed(quiet_world
 
 
 async def test_where_slack_does_not_say_who_reads_a_channel_its_videos_are_not_found(
-    running: World,
+    world: World,
 ) -> None:
-    world = running
     await make(world, world.ana, "Secret")
     await world.advance(minutes=11)
     world.slack.faults.always(WHO_READS, CannedResponse(503))
@@ -242,19 +228,18 @@ async def jump(world: World, duration: timedelta) -> None:
     await world.advance(hours=1)
 
 
-async def test_what_was_typed_can_still_be_the_script(running: World) -> None:
-    world = running
+async def test_what_was_typed_can_still_be_the_script(world: World) -> None:
     shown = await answer(world, world.ana, "my  keys")
     await world.ana.click(shown, "Use as script")
     assert world.ana.form.values["script"] == "find my  keys"
 
 
-async def test_a_text_that_is_too_long_for_a_search_is_a_script(running: World) -> None:
+async def test_a_text_that_is_too_long_for_a_search_is_a_script(world: World) -> None:
     script = "Find your way around our new office. " * 6
-    form = await running.open_form(running.ana, script)
+    form = await world.open_form(world.ana, script)
     assert form.values["script"] == script.strip()
 
 
-async def test_find_alone_explains_itself(running: World) -> None:
-    response = await running.ana.command("/video", "Find")
+async def test_find_alone_explains_itself(world: World) -> None:
+    response = await world.ana.command("/video", "Find")
     assert response.shown.text.startswith("Add words from")

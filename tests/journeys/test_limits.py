@@ -133,15 +133,12 @@ async def test_a_request_that_waits_for_the_service_counts_for_the_day_and_the_m
         assert "limit of 2 requests a month" in await refused(world, world.ana)
 
 
-async def test_a_request_that_the_service_refused_does_not_count_for_the_day(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
+@bot_with(MAX_PER_USER_PER_DAY="1")
+async def test_a_request_that_the_service_refused_does_not_count_for_the_day(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(400, {"message": "no"}))
-    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        await make(world, world.ana)
-        await make(world, world.ana)
-        await refused(world, world.ana)
+    await make(world, world.ana)
+    await make(world, world.ana)
+    await refused(world, world.ana)
     assert world.created_count() == 1
 
 
@@ -259,28 +256,27 @@ async def test_only_the_people_of_a_list_may_create_or_train_and_admins_always(
         assert world.created_count() == 2
 
 
-async def test_the_members_of_a_user_group_may_ask_as_slack_says(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(VIDEO_USERS=GROUP, callbacks=False)
+async def test_the_members_of_a_user_group_may_ask_as_slack_says(world: World) -> None:
     assert world.slack.user_groups is not None
     world.slack.user_groups[GROUP] = group = UserGroup({world.ana.user.id})
-    async with world.running_bot(VIDEO_USERS=GROUP, callbacks=False):
-        world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
-        card = await world.request_video(world.ana)
-        refusal = "Only some people here can do that. Ask a workspace admin."
-        assert await told(world, world.ben) == refusal
-        await world.request_replica(world.ben)
-        assert len(world.calls("usergroups.users.list")) == 1, "one answer serves for a while"
+    world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
+    card = await world.request_video(world.ana)
+    refusal = "Only some people here can do that. Ask a workspace admin."
+    assert await told(world, world.ben) == refusal
+    await world.request_replica(world.ben)
+    assert len(world.calls("usergroups.users.list")) == 1, "one answer serves for a while"
 
-        form = await world.open_form(world.ana)
-        group.is_disabled = True
-        await world.advance(minutes=11)
-        await form.submit(VALUES)
-        assert form.errors["replica_id"].startswith(refusal)
-        await form.close()
-        await world.ana.click(world.question(card), AGAIN)
-        await world.settle()
-        assert world.ephemerals(world.ana)[-1] == refusal
-        assert world.created_count() == 1
+    form = await world.open_form(world.ana)
+    group.is_disabled = True
+    await world.advance(minutes=11)
+    await form.submit(VALUES)
+    assert form.errors["replica_id"].startswith(refusal)
+    await form.close()
+    await world.ana.click(world.question(card), AGAIN)
+    await world.settle()
+    assert world.ephemerals(world.ana)[-1] == refusal
+    assert world.created_count() == 1
 
 
 async def test_without_the_scope_nobody_of_a_user_group_may_ask_and_is_told_what_to_do(
@@ -301,22 +297,21 @@ async def test_without_the_scope_nobody_of_a_user_group_may_ask_and_is_told_what
         assert "limit of 1 request a day" in await told(world, world.ben)
 
 
+@bot_with(VIDEO_USERS=GROUP)
 async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spent(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
     world.slack.faults.always("usergroups.users.list", CannedResponse(503))
-    async with world.running_bot(VIDEO_USERS=GROUP):
-        form = await world.open_form(world.ana)
-        await form.submit(VALUES)
-        assert form.errors["replica_id"].startswith("I couldn't check")
-        world.slack.faults.always("usergroups.users.list", None)
-        assert world.slack.user_groups is not None
-        world.slack.user_groups[GROUP] = UserGroup({world.ana.user.id})
-        await form.submit()
-        assert not form.is_open
-        await world.settle()
-        assert world.created_count() == 1
+    form = await world.open_form(world.ana)
+    await form.submit(VALUES)
+    assert form.errors["replica_id"].startswith("I couldn't check")
+    world.slack.faults.always("usergroups.users.list", None)
+    assert world.slack.user_groups is not None
+    world.slack.user_groups[GROUP] = UserGroup({world.ana.user.id})
+    await form.submit()
+    assert not form.is_open
+    await world.settle()
+    assert world.created_count() == 1
 
 
 async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go(

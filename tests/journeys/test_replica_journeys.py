@@ -25,7 +25,7 @@ HOURLY = Timings(jitter=0, hours=replace(Timings().hours, first_interval=HOUR, m
 
 
 @pytest.fixture
-async def hourly_world(quiet_world: World) -> AsyncIterator[World]:
+async def world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot reads a replica only once an hour, unless a callback wakes it."""
     quiet_world.timings = HOURLY
     async with quiet_world.running_bot():
@@ -38,9 +38,8 @@ def _text(world: World, card: Message) -> str:
 
 @on_both_engines
 async def test_a_callback_before_the_answer_to_the_create_call_has_the_training_read_at_once(
-    hourly_world: World,
+    world: World,
 ) -> None:
-    world = hourly_world
     world.service.callback_plan = CallbackPlan(early=True)
     await world.request_replica(world.ana)
     assert len(world.requests_for("read_replica")) == 1, "the step goes on with the menu meanwhile"
@@ -48,9 +47,8 @@ async def test_a_callback_before_the_answer_to_the_create_call_has_the_training_
 
 @pytest.mark.parametrize("word", ["completed", "ready"])
 async def test_a_callback_brings_the_one_reply_of_a_training_at_once(
-    hourly_world: World, word: str
+    world: World, word: str
 ) -> None:
-    world = hourly_world
     world.service.next_replica(Scenario(final_status=word))
     card = await world.request_replica(world.ana, {"replica_name": "Kim <b>"})
     assert "Kim &lt;b&gt;" in card.text
@@ -91,10 +89,7 @@ async def test_without_a_public_address_polls_some_minutes_apart_do_all(
 
 
 @in_both_modes
-async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
-    hourly_world: World,
-) -> None:
-    world = hourly_world
+async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(world: World) -> None:
     training = await world.request_replica(world.ana, {"replica_name": "Kim"})
     await world.advance(hours=4)
     [reply] = world.replies(training)
@@ -131,9 +126,8 @@ MEANINGS = {
 
 
 async def test_a_failed_training_quotes_the_service_and_explains_what_it_means(
-    hourly_world: World, subtests: pytest.Subtests
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    world = hourly_world
     for reason in TrainingFailure:
         with subtests.test(reason=reason):
             before = len(world.posts())
@@ -152,8 +146,7 @@ async def test_a_failed_training_quotes_the_service_and_explains_what_it_means(
             assert world.posts()[before:] == [world.now(card), reply]
 
 
-async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_world: World) -> None:
-    world = hourly_world
+async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: World) -> None:
     world.service.next_replica(Scenario(end="error", reason=TrainingFailure.NO_CONSENT))
     typed = {
         "train_video_url": "https://storage.example.com/a.mp4?key=secret",
@@ -194,8 +187,7 @@ async def _asks_one_in_training(world: World, *scenario: Scenario) -> tuple[Mess
 
 
 @on_both_engines
-async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(hourly_world: World) -> None:
-    world = hourly_world
+async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(world: World) -> None:
     world.service.next_video(Scenario(callback_plan=SILENT))
     _, video = await _asks_one_in_training(world)
     await world.advance(hours=3)
@@ -206,10 +198,7 @@ async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(hourly_world: W
     assert reply.sent_at - trained.at < timedelta(minutes=3)
 
 
-async def test_the_deadlines_of_a_video_begin_when_its_replica_is_trained(
-    hourly_world: World,
-) -> None:
-    world = hourly_world
+async def test_the_deadlines_of_a_video_begin_when_its_replica_is_trained(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
     _, video = await _asks_one_in_training(world)
     await world.advance(hours=2, minutes=28)

@@ -25,7 +25,7 @@ async def quiet(quiet_world: World) -> World:
 
 
 @pytest.fixture
-async def offering(quiet: World) -> AsyncIterator[World]:
+async def world(quiet: World) -> AsyncIterator[World]:
     async with quiet.running_bot():
         yield quiet
 
@@ -74,18 +74,17 @@ async def test_the_form_offers_the_same_video_before_it_is_made_again(quiet: Wor
         assert world.created_count() == 2
 
 
-async def test_a_form_that_is_sent_twice_is_not_offered_its_own_video(offering: World) -> None:
-    form = await offering.open_form(offering.ana)
+async def test_a_form_that_is_sent_twice_is_not_offered_its_own_video(world: World) -> None:
+    form = await world.open_form(world.ana)
     await form.submit(VALUES, clicks=2)
     assert not form.is_open
     answers = await form.resubmit(2)
     assert [answer.body for answer in answers] == ["", ""]
-    await offering.settle()
-    assert offering.created_count() == 1
+    await world.settle()
+    assert world.created_count() == 1
 
 
-async def test_what_is_being_made_is_offered_too(offering: World) -> None:
-    world = offering
+async def test_what_is_being_made_is_offered_too(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
     await submit(world, world.ben)
     await world.advance(minutes=5)
@@ -100,8 +99,7 @@ async def test_what_is_being_made_is_offered_too(offering: World) -> None:
     assert offer(mine).startswith("*This video is already being made.* You requested it ")
 
 
-async def test_people_who_ask_for_the_same_at_once_do_not_all_pay(offering: World) -> None:
-    world = offering
+async def test_people_who_ask_for_the_same_at_once_do_not_all_pay(world: World) -> None:
     names = [f"person-{number}" for number in range(10)]
     people = [Person(world.slack, world.slack.add_user(name).name) for name in names]
     world.slack.channel("studio").members |= {person.user.id for person in people}
@@ -169,8 +167,7 @@ async def test_nobody_is_shown_what_they_may_not_see(quiet: World) -> None:
         assert world.created_count() == 3
 
 
-async def test_only_the_same_is_offered_and_only_for_a_day(offering: World) -> None:
-    world = offering
+async def test_only_the_same_is_offered_and_only_for_a_day(world: World) -> None:
     world.service.add_replica("r-two", "Two")
     world.service.next_video(Scenario(end="error"))
     await submit(world, world.ben)

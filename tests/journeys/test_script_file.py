@@ -12,7 +12,10 @@ from sandbox.faults import CannedResponse, Hang
 from sandbox.scenarios import Scenario
 from sandbox.slack import RESPONSE_TIMEOUT
 from sandbox.slack_objects import Message
+from tests.modes import bot_with
 from tests.world import REPLICA, World
+
+pytestmark = bot_with(MAX_SCRIPT="20000")
 
 LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
 
@@ -42,8 +45,7 @@ def scripts(world: World) -> list[str]:
     return [video.script for video in world.service.videos.values()]
 
 
-async def test_a_script_in_a_file_is_sent_whole(filed: World) -> None:
-    world = filed
+async def test_a_script_in_a_file_is_sent_whole(world: World) -> None:
     for content in (LONG.encode(), b"\xef\xbb\xbf" + LONG.encode()):
         form = await with_file(world, content)
         assert not form.is_open, form.errors
@@ -54,9 +56,9 @@ async def test_a_script_in_a_file_is_sent_whole(filed: World) -> None:
 
 
 async def test_details_of_a_script_that_no_form_has_room_for_show_its_beginning(
-    filed: World,
+    world: World,
 ) -> None:
-    world, script = filed, "a" + "🎬" * 19_999
+    script = "a" + "🎬" * 19_999
     world.service.add_replica(REPLICA, "🎬" * 500)
     world.service.next_video(Scenario(end="error", reason="🎬" * 500))
     await with_file(world, script.encode())
@@ -69,9 +71,8 @@ async def test_details_of_a_script_that_no_form_has_room_for_show_its_beginning(
 
 
 async def test_the_reply_has_300_characters_of_the_script_so_that_the_link_is_not_buried(
-    filed: World,
+    world: World,
 ) -> None:
-    world = filed
     for script in ("A short sentence. " * 480 + "The end.", "🎬 " * 2990 + "The end."):
         await with_file(world, script.encode())
         await world.advance(minutes=10)
@@ -92,8 +93,7 @@ async def test_the_reply_has_300_characters_of_the_script_so_that_the_link_is_no
     assert not [call for call in world.slack.calls if call.error]
 
 
-async def test_a_file_that_is_no_script_is_refused_under_its_field(filed: World) -> None:
-    world = filed
+async def test_a_file_that_is_no_script_is_refused_under_its_field(world: World) -> None:
     refused = {
         "isn't a plain text file": [
             (b"\xff\xfeH\x00i\x00", "a.txt", "text/plain"),
@@ -113,9 +113,8 @@ async def test_a_file_that_is_no_script_is_refused_under_its_field(filed: World)
 
 
 async def test_a_file_that_slack_does_not_give_keeps_the_form_open_with_all_mistakes(
-    filed: World,
+    world: World,
 ) -> None:
-    world = filed
     form = await world.open_form(world.ana)
     file = world.slack.upload("ana", "a.txt", LONG.encode())
     world.slack.response_timeout = RESPONSE_TIMEOUT
@@ -141,8 +140,7 @@ async def test_a_file_that_slack_does_not_give_keeps_the_form_open_with_all_mist
     assert scripts(world) == [LONG]
 
 
-async def test_a_file_of_somebody_else_is_not_read_for_a_form(filed: World) -> None:
-    world = filed
+async def test_a_file_of_somebody_else_is_not_read_for_a_form(world: World) -> None:
     form = await world.open_form(world.ana)
     bens = world.slack.upload("ana", "a.txt", b"Nobody else may read this.")
     await form._fill_in(form._field("script_file"), [bens["id"]])
@@ -159,8 +157,7 @@ async def test_a_file_of_somebody_else_is_not_read_for_a_form(filed: World) -> N
     assert not world.service.videos
 
 
-async def test_a_file_is_still_used_when_its_form_is_drawn_again(filed: World) -> None:
-    world = filed
+async def test_a_file_is_still_used_when_its_form_is_drawn_again(world: World) -> None:
     form = await world.open_form(world.ana)
     file = world.slack.upload("ana", "a.txt", LONG.encode())
     await form.submit({"script_file": [file["id"]], "replica_id": REPLICA, "script": "And this."})
@@ -199,8 +196,7 @@ async def test_without_the_scope_or_the_setting_there_is_no_field_for_a_file(
             form._field("script_file")
 
 
-async def test_the_token_goes_to_no_host_but_slacks(filed: World) -> None:
-    world = filed
+async def test_the_token_goes_to_no_host_but_slacks(world: World) -> None:
     file = world.slack.upload("ana", "a.txt", b"Hello")
     # The same file under another name of its host.
     link = str(file["url_private_download"])
@@ -229,8 +225,7 @@ def words(form: Modal) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-async def test_a_short_file_fills_the_box_and_a_long_one_is_used_whole(filed: World) -> None:
-    world = filed
+async def test_a_short_file_fills_the_box_and_a_long_one_is_used_whole(world: World) -> None:
     form = await opened(world, attached(world, "Good morning.\n", text="The script, as promised:"))
     assert form.values["script"] == "Good morning."
     await form.submit({"replica_id": REPLICA})
@@ -254,9 +249,8 @@ async def test_a_short_file_fills_the_box_and_a_long_one_is_used_whole(filed: Wo
 
 
 async def test_a_file_that_slack_is_slow_with_is_read_when_the_form_is_submitted(
-    filed: World,
+    world: World,
 ) -> None:
-    world = filed
     message = attached(world, "Good morning.")
     world.slack.response_timeout = RESPONSE_TIMEOUT
     world.slack.faults.next("files.info", Hang())
@@ -271,8 +265,7 @@ async def test_a_file_that_slack_is_slow_with_is_read_when_the_form_is_submitted
     assert scripts(world) == ["Good morning."]
 
 
-async def test_a_file_that_is_no_script_leaves_the_text_of_its_message(filed: World) -> None:
-    world = filed
+async def test_a_file_that_is_no_script_leaves_the_text_of_its_message(world: World) -> None:
     form = await opened(world, attached(world, "%PNG", "image/png", "Say hello."))
     assert form.values["script"] == "Say hello."
     await form.close()
@@ -284,9 +277,8 @@ async def test_a_file_that_is_no_script_leaves_the_text_of_its_message(filed: Wo
 
 
 async def test_a_file_of_a_message_is_read_only_where_slack_says_that_it_is_there(
-    filed: World,
+    world: World,
 ) -> None:
-    world = filed
     hidden = world.slack.upload("ben", "script.txt", b"Nobody else may read this.")
     message = attached(world, LONG)
     for shown in (replace(message, files=(hidden,)), replace(message, channel=hidden_in(world))):
@@ -308,6 +300,7 @@ def hidden_in(world: World) -> str:
     return world.slack.add_channel("den").id
 
 
+@bot_with()
 async def test_where_files_are_not_read_the_shortcut_says_what_to_do(world: World) -> None:
     form = await opened(world, attached(world, "Good morning."))
     assert "Copy its text" in words(form)

@@ -2,7 +2,6 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,8 +16,10 @@ from sandbox.player import DOWNLOAD
 from sandbox.scenarios import Echo, Scenario
 from sandbox.slack import FILE_CONTENT, Call
 from sandbox.slack_objects import Message
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.world import REPLICA, World
+
+pytestmark = bot_with(MAX_SCRIPT="20000")
 
 LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
 GET_URL, COMPLETE = "files.getUploadURLExternal", "files.completeUploadExternal"
@@ -72,9 +73,8 @@ def searches(world: World, message: Message) -> list[Call]:
 
 
 async def test_a_long_transcript_follows_the_reply_as_a_file_with_the_name_of_the_video(
-    filed: World,
+    world: World,
 ) -> None:
-    world = filed
     await asks(world, name="Q3 report / draft")
     await world.advance(minutes=5)
     file = one_file(world)
@@ -91,9 +91,8 @@ async def test_a_long_transcript_follows_the_reply_as_a_file_with_the_name_of_th
 
 
 async def test_the_file_is_whole_where_the_service_shows_a_script_in_another_form(
-    filed: World,
+    world: World,
 ) -> None:
-    world = filed
     for echo in Echo:
         world.service.next_video(Scenario(echo=echo))
         await asks(world)
@@ -103,8 +102,7 @@ async def test_the_file_is_whole_where_the_service_shows_a_script_in_another_for
     assert len(shared(world)) == len(Echo)
 
 
-async def test_the_file_goes_where_the_reply_went(filed: World) -> None:
-    world = filed
+async def test_the_file_goes_where_the_reply_went(world: World) -> None:
     await asks(world)
     world.slack.faults.next("chat.postMessage", refusal("restricted_action"))
     await world.advance(minutes=5)
@@ -115,9 +113,8 @@ async def test_the_file_goes_where_the_reply_went(filed: World) -> None:
 
 
 async def test_a_step_of_an_upload_without_an_answer_makes_no_second_file(
-    filed: World, subtests: pytest.Subtests
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    world = filed
     for fault in [*LOST, *NOT_DONE]:
         for step in [GET_URL, FILE_CONTENT, COMPLETE]:
             with subtests.test(fault=fault, step=step):
@@ -128,8 +125,7 @@ async def test_a_step_of_an_upload_without_an_answer_makes_no_second_file(
                 assert content(world, one_file(world, before)) == LONG
 
 
-async def test_a_file_follows_a_reply_whose_post_got_no_answer(filed: World) -> None:
-    world = filed
+async def test_a_file_follows_a_reply_whose_post_got_no_answer(world: World) -> None:
     await asks(world)
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     await world.advance(minutes=10)
@@ -137,9 +133,8 @@ async def test_a_file_follows_a_reply_whose_post_got_no_answer(filed: World) -> 
 
 
 async def test_a_file_whose_sharing_got_no_answer_is_looked_for_before_it_is_shared_again(
-    filed: World,
+    world: World,
 ) -> None:
-    world = filed
     await asks(world)
     world.slack.faults.next(COMPLETE, Reset(done=True))
     await world.advance(minutes=10)
@@ -147,8 +142,7 @@ async def test_a_file_whose_sharing_got_no_answer_is_looked_for_before_it_is_sha
     assert [len(world.calls(each)) for each in (GET_URL, COMPLETE)] == [1, 1]
 
 
-async def test_a_file_that_slack_shares_late_is_shared_once(filed: World) -> None:
-    world = filed
+async def test_a_file_that_slack_shares_late_is_shared_once(world: World) -> None:
     world.slack.share_delay = timedelta(seconds=200)
     await asks(world)
     world.slack.faults.next(COMPLETE, Reset(done=True))
@@ -156,8 +150,7 @@ async def test_a_file_that_slack_shares_late_is_shared_once(filed: World) -> Non
     one_file(world)
 
 
-async def test_an_upload_that_slack_discarded_meanwhile_is_begun_again(filed: World) -> None:
-    world = filed
+async def test_an_upload_that_slack_discarded_meanwhile_is_begun_again(world: World) -> None:
     await asks(world)
     world.slack.faults.next(COMPLETE, CannedResponse(500, ""))
     await world.advance(seconds=140)
@@ -168,8 +161,7 @@ async def test_an_upload_that_slack_discarded_meanwhile_is_begun_again(filed: Wo
     assert len(world.calls(GET_URL)) == 2
 
 
-async def test_a_file_that_a_person_deleted_is_not_shared_again(filed: World) -> None:
-    world = filed
+async def test_a_file_that_a_person_deleted_is_not_shared_again(world: World) -> None:
     await asks(world)
     world.slack.faults.next(COMPLETE, Reset(done=True))
     world.slack.faults.next("files.info", refusal("file_deleted"))
@@ -223,8 +215,7 @@ async def test_a_bot_that_is_cut_off_while_it_shares_a_file_shares_no_second_one
     assert len(world.calls(GET_URL)) == 1
 
 
-async def test_the_content_goes_to_no_host_but_slacks(filed: World) -> None:
-    world = filed
+async def test_the_content_goes_to_no_host_but_slacks(world: World) -> None:
     await asks(world)
     # The same place under another name of its host.
     link = world.slack.url.replace("127.0.0.1", "localhost")
@@ -255,9 +246,8 @@ async def test_without_the_scopes_the_reply_says_where_the_transcript_is(
     ("code", "step"), [("missing_scope", GET_URL), ("file_uploads_disabled", COMPLETE)]
 )
 async def test_what_a_workspace_refuses_is_tried_again_after_an_hour(
-    step: str, code: str, filed: World
+    step: str, code: str, world: World
 ) -> None:
-    world = filed
     world.slack.faults.always(step, refusal(code))
     await asks(world)
     await world.advance(minutes=10)
@@ -274,8 +264,7 @@ async def test_what_a_workspace_refuses_is_tried_again_after_an_hour(
     assert len(shared(world)) == 1
 
 
-async def test_a_host_for_contents_that_is_never_reached_is_given_up(filed: World) -> None:
-    world = filed
+async def test_a_host_for_contents_that_is_never_reached_is_given_up(world: World) -> None:
     world.slack.faults.always(FILE_CONTENT, CannedResponse(403, "Blocked by the proxy"))
     await asks(world)
     await world.advance(hours=2)
@@ -285,14 +274,6 @@ async def test_a_host_for_contents_that_is_never_reached_is_given_up(filed: Worl
 
 MP4: Final = (Path(player.__file__).parent / "clip" / "clip.mp4").read_bytes()
 HERE: Final = "127.0.0.1"
-
-
-@pytest.fixture
-async def shown(quiet_world: World) -> AsyncIterator[World]:
-    """A world in which videos are shown in Slack."""
-    async with quiet_world.running_bot(MEDIA_HOSTS=HERE):
-        await quiet_world.settle()
-        yield quiet_world
 
 
 async def makes_a_video(world: World, channel: str = "studio", minutes: float = 10) -> None:
@@ -323,10 +304,10 @@ def only_the_link(world: World) -> None:
     assert not world.slack.uploads
 
 
+@bot_with(MEDIA_HOSTS=HERE)
 async def test_a_finished_video_is_in_the_thread_below_the_reply_with_its_link(
-    shown: World,
+    world: World,
 ) -> None:
-    world = shown
     await world.request_video(world.ana, {"video_name": "Q3 report / draft"})
     await world.advance(minutes=10)
     file = one_video(world)
@@ -344,8 +325,8 @@ async def test_a_finished_video_is_in_the_thread_below_the_reply_with_its_link(
     assert (len(world.slack.calls), len(world.service.downloads.paths)) == before
 
 
-async def test_a_trained_replica_is_previewed_in_its_thread(shown: World) -> None:
-    world = shown
+@bot_with(MEDIA_HOSTS=HERE)
+async def test_a_trained_replica_is_previewed_in_its_thread(world: World) -> None:
     await world.request_replica(world.ana, {"replica_name": "Anna"})
     await world.advance(hours=12)
     file = one_video(world)
@@ -403,8 +384,8 @@ async def test_no_reply_waits_for_a_video_and_at_most_four_are_fetched_at_a_time
 
 
 @pytest.mark.parametrize("delay", [45, 200])
-async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: World) -> None:
-    world = shown
+@bot_with(MEDIA_HOSTS=HERE)
+async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, world: World) -> None:
     world.slack.share_delay = timedelta(seconds=delay)
     world.slack.faults.next(COMPLETE, LateCommit(timedelta(seconds=20)))
     await makes_a_video(world, minutes=30)
@@ -412,8 +393,8 @@ async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: 
     assert len(world.service.downloads.paths) == 1
 
 
-async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> None:
-    world = shown
+@bot_with(MEDIA_HOSTS=HERE)
+async def test_where_the_bot_is_no_member_there_is_the_link(world: World) -> None:
     for channel in ("lobby", "lobby", "studio"):
         await makes_a_video(world, channel)
     assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
@@ -422,10 +403,10 @@ async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> Non
 
 
 @pytest.mark.parametrize("down_for", [timedelta(seconds=45), timedelta(minutes=25)])
+@bot_with(MEDIA_HOSTS=HERE)
 async def test_videos_whose_host_is_down_come_into_their_threads_once_it_is_back(
-    down_for: timedelta, shown: World
+    down_for: timedelta, world: World
 ) -> None:
-    world = shown
     world.service.faults.always(DOWNLOAD, CannedResponse(503, "<html>Deploying</html>"))
     for _ in range(10):
         await world.request_video(world.ana)
@@ -439,10 +420,10 @@ async def test_videos_whose_host_is_down_come_into_their_threads_once_it_is_back
     assert len({each.thread_ts for each in shared(world)}) == 10
 
 
+@bot_with(MEDIA_HOSTS=HERE)
 async def test_a_video_whose_host_stays_down_is_given_up_after_half_an_hour(
-    shown: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = shown
     world.service.faults.always(DOWNLOAD, CannedResponse(503, ""))
     await makes_a_video(world, minutes=25)
     assert "a file is not shared" not in caplog.text
