@@ -217,6 +217,12 @@ class World(HasDatabase):
         """Wait until the bot has nothing left to do now."""
         await self.clock.settle()
 
+    async def after(self, action: Awaitable[_T], **duration: float) -> _T:
+        """Await something that a person does, and what the bot does then; return its response."""
+        response = await action
+        await (self.advance(**duration) if duration else self.settle())
+        return response
+
     async def open_form(
         self, person: Person, text: str = "", channel: str = "studio", command: str = "/video"
     ) -> Modal:

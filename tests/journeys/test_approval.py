@@ -74,8 +74,7 @@ async def ask(world: World, values: Mapping[str, Any] | None = None) -> tuple[Me
 async def decline(world: World, asked: Message, person: Person, reason: str) -> Modal:
     await person.click(world.now(asked), "Decline")
     form = person.form
-    await form.submit({"decline_reason": reason}, clicks=2)
-    await world.settle()
+    await world.after(form.submit({"decline_reason": reason}, clicks=2))
     return form
 
 
@@ -116,8 +115,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
     form = await decline(world, asked, world.ben, "Too long, ask <@U1> & <!channel> first")
     assert form.title == "Decline this video"
     assert not form.is_open
-    await world.ben.click(asked, "Approve")
-    await world.advance(minutes=5)
+    await world.after(world.ben.click(asked, "Approve"), minutes=5)
     assert world.created_count() == 0
     [reply] = world.replies(card)
     name, ana, ben = "Welcome &lt;@U1&gt; to the team!", world.ana.user.id, world.ben.user.id
@@ -138,8 +136,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
 
     # What is asked again waits again.
     await world.ana.click(world.now(reply), "Edit and retry")
-    await world.ana.form.submit()
-    await world.settle()
+    await world.after(world.ana.form.submit())
     assert world.created_count() == 0
     assert len(requests(world)) == 2
 
@@ -164,20 +161,16 @@ async def test_nobody_approves_their_own_request_or_somebody_elses_without_being
 
         # An admin who asked cannot either, but may decide about what others ask.
         await world.request_video(world.ana, {"script": SCRIPT})
-        await world.ana.click(requests(world)[-1], "Approve")
-        await world.advance(minutes=5)
+        await world.after(world.ana.click(requests(world)[-1], "Approve"), minutes=5)
         assert world.created_count() == 0
-        await world.ana.click(asked, "Approve")
-        await world.advance(minutes=5)
+        await world.after(world.ana.click(asked, "Approve"), minutes=5)
         assert world.created_count() == 1
-        await cleo.click(requests(world)[-1], "Approve")
-        await world.advance(minutes=5)
+        await world.after(cleo.click(requests(world)[-1], "Approve"), minutes=5)
         assert world.created_count() == 2
 
     async with world.running_bot(**{**settings(world), "APPROVERS": cleo.user.id}):
         await world.request_video(world.ana, {"script": SCRIPT})
-        await world.ben.click(requests(world)[-1], "Approve")
-        await world.settle()
+        await world.after(world.ben.click(requests(world)[-1], "Approve"))
         assert world.ephemerals(world.ben, "approvals")[-1] == "Only an approver can do that."
         form = await world.open_form(cleo)
         await form.submit({"replica_id": "r-anna-42", "script": SCRIPT})
@@ -220,8 +213,7 @@ async def test_a_request_is_tried_for_a_day_from_its_approval_on(world: World) -
     await world.advance(days=2)
     wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})
     world.service.faults.next("create_video", wait)
-    await world.ben.click(asked, "Approve")
-    await world.advance(hours=2)
+    await world.after(world.ben.click(asked, "Approve"), hours=2)
     assert "is ready" in world.replies(card)[0].text
 
 
@@ -257,13 +249,11 @@ async def test_nobody_is_left_with_an_approval_that_was_settled_while_it_was_pos
 
 async def test_a_person_cancels_a_request_that_waits(world: World) -> None:
     card, asked = await ask(world)
-    await world.ben.click(card, "Cancel request")
-    await world.settle()
+    await world.after(world.ben.click(card, "Cancel request"))
     assert "Waiting for approval" in world.now(card).text
     await world.ana.click(card, "Cancel request")
     await world.ana.click(card, "Cancel request")
-    await world.ben.click(asked, "Approve")
-    await world.advance(minutes=5)
+    await world.after(world.ben.click(asked, "Approve"), minutes=5)
     ana = world.ana.user.id
     assert world.created_count() == 0
     assert f"Cancelled by <@{ana}>." in world.now(asked).text
@@ -287,8 +277,7 @@ async def test_only_what_is_above_the_threshold_waits_and_trainings_always_do(
         # Each of them is asked, and one of them decides for both.
         [to_ben], [to_cleo] = (requests(world, world.slack.dm(name).id) for name in ("ben", "cleo"))
         assert to_ben.text.startswith("*Approve this video?*")
-        await Person(world.slack, "cleo").click(to_cleo, "Approve")
-        await world.settle()
+        await world.after(Person(world.slack, "cleo").click(to_cleo, "Approve"))
         assert world.created_count() == 2
         assert f"Approved by <@{world.slack.user('cleo').id}>." in world.now(to_ben).text
 
@@ -297,8 +286,7 @@ async def test_only_what_is_above_the_threshold_waits_and_trainings_always_do(
         assert len(world.service.replicas) == 1
         [_, asked] = requests(world, world.slack.dm("ben").id)
         assert "Footage: " in asked.text
-        await world.ben.click(asked, "Approve")
-        await world.settle()
+        await world.after(world.ben.click(asked, "Approve"))
         assert len(world.service.replicas) == 2
 
 
@@ -314,8 +302,7 @@ async def test_a_request_for_approval_whose_answer_was_lost_is_posted_once(
             await world.advance(minutes=10)
             place = "approvals" if channel else world.slack.dm("ben").id
             [asked] = requests(world, place)
-            await world.ben.click(asked, "Approve")
-            await world.advance(minutes=5)
+            await world.after(world.ben.click(asked, "Approve"), minutes=5)
             assert f"Approved by <@{world.ben.user.id}>." in world.now(asked).text
             assert len(world.replies(card)) == 1
 
@@ -333,8 +320,7 @@ async def test_home_shows_what_waits_to_who_asked_and_to_approvers(world: World)
     await world.ben.tab.click("Details")
     assert "We are glad" in str(world.ben.form.view.body)
     await world.ben.form.close()
-    await world.ben.tab.click("Approve")
-    await world.advance(minutes=5)
+    await world.after(world.ben.tab.click("Approve"), minutes=5)
     assert "Waiting for your approval" not in str(world.ben.tab.view.body)
     assert "Ready" in str(world.ana.tab.view.body)
     assert "Requested by ana · Approved by ben" in world.now(card).text
@@ -413,8 +399,7 @@ async def asks(approving: World, number: int) -> Message:
 
 
 async def cancels(approving: World, card: Message) -> None:
-    await approving.ana.click(approving.now(card), "Cancel request")
-    await approving.settle()
+    await approving.after(approving.ana.click(approving.now(card), "Cancel request"))
 
 
 @on_both_engines
@@ -436,8 +421,7 @@ async def test_asking_and_cancelling_25_times_notifies_approvers_once(
         await approving.ben.click(first, "Details")
         assert "Number 24." in str(approving.ben.form.view.body)
         await approving.ben.form.close()
-        await approving.ben.click(first, "Approve")
-        await approving.advance(minutes=5)
+        await approving.after(approving.ben.click(first, "Approve"), minutes=5)
         assert [video.script for video in approving.service.videos.values()] == ["Number 24."]
         assert "Approved by" in approving.now(first).text
         assert "is ready" in approving.replies(card)[-1].text
@@ -501,8 +485,7 @@ async def test_approvers_are_asked_in_another_message_where_the_one_cannot_be_ed
     asked = requests(world, place)[-1]
     assert "Number 2." in str(asked.blocks)
     assert "Number 2." not in str(world.now(before).blocks)
-    await world.ben.click(asked, "Approve")
-    await world.advance(minutes=5)
+    await world.after(world.ben.click(asked, "Approve"), minutes=5)
     assert len(world.service.videos) == 1
 
 
@@ -537,8 +520,7 @@ async def test_no_script_is_posted_for_approval_where_another_organization_reads
         assert not requests(approving)
         assert "Waiting for ben or cleo." in approving.now(card).text
         [asked] = requests(approving, approving.slack.dm("ben").id)
-        await approving.ben.click(asked, "Approve")
-        await approving.settle()
+        await approving.after(approving.ben.click(asked, "Approve"))
         assert approving.created_count() == 1
     async with approving.running_bot(**settings(approving), ALLOW_SHARED_CHANNELS="yes"):
         await ask(approving)
@@ -551,8 +533,7 @@ async def test_no_script_is_posted_for_approval_while_slack_does_not_say_who_rea
     form = await world.open_form(world.ana)
     await world.settle()
     world.slack.faults.always("conversations.info", CannedResponse(503))
-    await form.submit({"replica_id": REPLICA, "script": SCRIPT})
-    await world.advance(seconds=20)
+    await world.after(form.submit({"replica_id": REPLICA, "script": SCRIPT}), seconds=20)
     assert not requests(world)
     assert len(requests(world, world.slack.dm("ben").id)) == 1
 
@@ -581,10 +562,8 @@ async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
         assert labels(told) == ["Cancel request", "Details"]
         assert any("posted nowhere" in each.message for each in caplog.records)
         assert SCRIPT not in caplog.text
-        await approving.ben.open_home()
-        await approving.settle()
-        await approving.ben.tab.click("Approve")
-        await approving.advance(minutes=5)
+        await approving.after(approving.ben.open_home())
+        await approving.after(approving.ben.tab.click("Approve"), minutes=5)
         assert approving.created_count() == 2
         [reply] = approving.replies(card)
         assert "is ready" in reply.text
@@ -622,11 +601,9 @@ async def test_no_other_button_of_a_request_that_waits_creates_it(approving: Wor
     async with approving.running_bot(**{**settings(approving), "APPROVERS": cleo.user.id}):
         await form.submit({"decline_reason": "No"})
         assert "Only an approver can do that." in str(form.errors)
-        await ben.click(asked, "Approve")
-        await approving.advance(minutes=5)
+        await approving.after(ben.click(asked, "Approve"), minutes=5)
         assert approving.created_count() == 0
-        await cleo.click(asked, "Approve")
-        await approving.advance(minutes=5)
+        await approving.after(cleo.click(asked, "Approve"), minutes=5)
         assert approving.created_count() == 1
 
 
@@ -637,8 +614,7 @@ async def test_nobody_is_told_that_nothing_was_created_since_a_backup(
     async with approving.running_bot(**settings(approving)):
         card, asked = await ask(approving)
         backup = await back(approving, tmp_path)
-        await approving.ben.click(asked, "Approve")
-        await approving.advance(minutes=5)
+        await approving.after(approving.ben.click(asked, "Approve"), minutes=5)
         assert approving.created_count() == 1
     restore(backup, approving.database)
     async with approving.running_bot(**settings(approving)):
@@ -668,8 +644,7 @@ async def lost(silent: World) -> Message:
     """Return the card of a video that was approved and made, in a call whose answer was lost."""
     silent.service.faults.next("create_video", Reset(done=True))
     card, asked = await ask(silent)
-    await silent.ben.click(asked, "Approve")
-    await silent.advance(minutes=16)
+    await silent.after(silent.ben.click(asked, "Approve"), minutes=16)
     return card
 
 
@@ -705,8 +680,7 @@ async def test_each_create_call_needs_an_approval_however_often_create_again_is_
         assert SCRIPT.splitlines()[1] in str(asked.blocks)
 
         await silent.ben.click(asked, "Approve")
-        await silent.ben.click(asked, "Approve")
-        await silent.advance(minutes=16)
+        await silent.after(silent.ben.click(asked, "Approve"), minutes=16)
         assert creates(silent) == number
         assert not outstanding(silent)
     [first, *_, last] = audit(silent)
@@ -721,14 +695,11 @@ async def test_an_earlier_approve_or_decline_counts_for_no_later_create_call(sil
     card, asked = await ask(silent)
     await silent.ben.click(asked, "Decline")
     form = silent.ben.form
-    await silent.ben.click(asked, "Approve")
-    await silent.advance(minutes=16)
-    await silent.ana.click(silent.question(card), AGAIN)
-    await silent.settle()
+    await silent.after(silent.ben.click(asked, "Approve"), minutes=16)
+    await silent.after(silent.ana.click(silent.question(card), AGAIN))
     assert outstanding(silent)
     await silent.ben.click(asked, "Approve")
-    await form.submit({"decline_reason": "No"})
-    await silent.advance(minutes=5)
+    await silent.after(form.submit({"decline_reason": "No"}), minutes=5)
     assert "That's already settled." in str(form.errors)
     assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")
     assert creates(silent) == 1
@@ -740,8 +711,7 @@ async def test_an_approver_who_creates_again_for_somebody_else_approves_it_with_
     silent: World,
 ) -> None:
     card = await lost(silent)
-    await silent.ben.click(silent.question(card), AGAIN)
-    await silent.advance(minutes=5)
+    await silent.after(silent.ben.click(silent.question(card), AGAIN), minutes=5)
     assert creates(silent) == 2
     assert len(requests(silent)) == 1
     assert "is ready" in silent.replies(card)[-1].text
@@ -750,10 +720,8 @@ async def test_an_approver_who_creates_again_for_somebody_else_approves_it_with_
 @bot_with(ADMIN_USERS="{ana}")
 async def test_nobody_approves_creating_their_own_request_again(silent: World) -> None:
     card = await lost(silent)
-    await silent.ana.click(silent.question(card), AGAIN)
-    await silent.settle()
-    await silent.ana.click(outstanding(silent)[0], "Approve")
-    await silent.advance(minutes=5)
+    await silent.after(silent.ana.click(silent.question(card), AGAIN))
+    await silent.after(silent.ana.click(outstanding(silent)[0], "Approve"), minutes=5)
     assert creates(silent) == 1
     assert "You can't approve your own" in silent.ephemerals(silent.ana, "approvals")[-1]
 
@@ -763,8 +731,7 @@ async def test_what_is_not_approved_again_may_have_been_created_before(
     silent: World, how: str
 ) -> None:
     card = await lost(silent)
-    await silent.ana.click(silent.question(card), AGAIN)
-    await silent.settle()
+    await silent.after(silent.ana.click(silent.question(card), AGAIN))
     [asked] = outstanding(silent)
     assert len(used(silent)) == 2
     if how == "declined":
@@ -793,10 +760,8 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
     silent: World,
 ) -> None:
     card = await lost(silent)
-    await silent.ana.click(silent.question(card), AGAIN)
-    await silent.settle()
-    await silent.ben.open_home()
-    await silent.settle()
+    await silent.after(silent.ana.click(silent.question(card), AGAIN))
+    await silent.after(silent.ben.open_home())
     assert "Waiting for your approval" in str(silent.ben.tab.view.body)
     [asked], [made] = outstanding(silent), silent.service.videos
     silent.service.faults.next("read_video", CannedResponse(503))
@@ -806,8 +771,7 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
     assert "An earlier try worked, so there's nothing to approve." in silent.now(asked).text
     assert not outstanding(silent)
     assert "Waiting for your approval" not in str(silent.ben.tab.view.body)
-    await silent.ben.click(asked, "Approve")
-    await silent.advance(minutes=5)
+    await silent.after(silent.ben.click(asked, "Approve"), minutes=5)
     assert "That's already settled." in silent.ephemerals(silent.ben, "approvals")[-1]
     assert creates(silent) == 1
     assert set(used(silent).values()) == {1}
@@ -815,8 +779,7 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
 
 async def test_creating_again_is_tried_for_a_day_from_its_approval_on(silent: World) -> None:
     card = await lost(silent)
-    await silent.ana.click(silent.question(card), AGAIN)
-    await silent.advance(days=2)
+    await silent.after(silent.ana.click(silent.question(card), AGAIN), days=2)
     wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})
     silent.service.faults.next("create_video", wait)
     await silent.ben.click(outstanding(silent)[0], "Approve")

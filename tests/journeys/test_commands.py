@@ -218,8 +218,7 @@ async def test_buttons_of_other_peoples_cards_do_nothing_and_say_why(world: Worl
     reply = await _fails(world)
     posted = world.posts()
 
-    await world.ben.click(reply, "Edit and retry")
-    await world.settle()
+    await world.after(world.ben.click(reply, "Edit and retry"))
 
     [shown] = world.ephemerals(world.ben, "lobby")
     assert f"Only <@{world.ana.user.id}> or an admin" in shown
@@ -235,8 +234,7 @@ async def test_only_the_requester_decides_about_an_unconfirmed_video(world: Worl
     asking, question = world.now(card), world.question(card)
 
     for button in BUTTONS:
-        await world.ben.click(question, button)
-        await world.settle()
+        await world.after(world.ben.click(question, button))
         assert world.ben.modal is None
 
     told = world.ephemerals(world.ben)
@@ -258,8 +256,7 @@ async def test_a_button_of_a_settled_question_says_that_it_is_settled(world: Wor
     assert len(settled) == 3
 
     for button in BUTTONS:
-        await world.ana.click(stale, button)
-        await world.advance(minutes=5)
+        await world.after(world.ana.click(stale, button), minutes=5)
 
     told = world.ephemerals(world.ana)[asked_before:]
     assert ["already settled" in each for each in told] == [True] * 3
@@ -384,8 +381,7 @@ async def test_a_mistyped_subcommand_is_suggested_and_can_still_be_the_script(
     assert not world.calls("views.open")
     await world.ana.click(answer.shown, f"Use “{typed}” as script")
     assert world.ana.form.values["script"] == typed
-    await world.ana.form.submit({"replica_id": "r-anna-42"})
-    await world.settle()
+    await world.after(world.ana.form.submit({"replica_id": "r-anna-42"}))
     assert [video.script for video in world.service.videos.values()] == [typed]
 
 
@@ -614,8 +610,7 @@ async def test_a_form_that_could_not_be_saved_does_not_say_that_nothing_was_star
     said = " ".join(form.errors.values())
     assert re.search("try again|submit again", said.lower())
     assert not claims_in(said.replace("It's safe to try again", ""))
-    await form.submit()
-    await world.advance(minutes=10)
+    await world.after(form.submit(), minutes=10)
     assert world.created_count() == 1, "the second submission found the first"
 
 
@@ -640,15 +635,13 @@ async def test_a_video_from_a_reply_goes_into_the_same_thread(world: World) -> N
     parent = world.ben.say("What shall we say?")
     reply = world.ana.say("Good morning, everyone.", thread_ts=parent.ts)
     await world.ben.message_shortcut(reply)
-    await world.ben.form.submit({"replica_id": REPLICA})
-    await world.settle()
+    await world.after(world.ben.form.submit({"replica_id": REPLICA}))
     [card] = world.posts()
     assert card.thread_ts == parent.ts
 
     # Posted elsewhere, it is in no thread.
     await world.ben.message_shortcut(reply)
-    await world.ben.form.submit({"replica_id": REPLICA, "where": "lobby"})
-    await world.settle()
+    await world.after(world.ben.form.submit({"replica_id": REPLICA, "where": "lobby"}))
     assert world.posts()[-1].channel == world.slack.channel("lobby").id
     assert world.posts()[-1].thread_ts is None
 
@@ -678,18 +671,15 @@ async def test_the_global_shortcut_asks_where_to_post(world: World) -> None:
 
 @bot_with(VIDEO_USERS="{ben}")
 async def test_who_may_not_ask_is_told_so_by_shortcuts_too(world: World) -> None:
-    await world.ana.shortcut()
-    await world.settle()
+    await world.after(world.ana.shortcut())
     assert "Only some people here" in str(world.ana.form.view.body["blocks"])
     await world.ana.form.close()
-    await world.ana.message_shortcut(world.ben.say("Hello."))
-    await world.settle()
+    await world.after(world.ana.message_shortcut(world.ben.say("Hello.")))
     assert "Only some people here" in world.ephemerals(world.ana)[-1]
 
     world.slack.add_user("zoe", team="T0OTHER", channels=["studio"])
     zoe = Person(world.slack, "zoe")
-    await zoe.message_shortcut(world.ben.say("Hello."))
-    await world.settle()
+    await world.after(zoe.message_shortcut(world.ben.say("Hello.")))
     assert "Sorry" in world.ephemerals(zoe)[-1]
     assert zoe.modal is None
 

@@ -127,8 +127,7 @@ async def test_a_change_during_the_publication_is_published_after_it(quiet_world
 
     world.slack.on_request = change
     async with world.running_bot(ADMIN_USERS=admin.user.id):
-        await admin.open_home()
-        await world.advance(seconds=10)
+        await world.after(admin.open_home(), seconds=10)
         assert changed
         assert "Requests per workspace per day: *7*" in words(admin.home)
 
@@ -137,8 +136,7 @@ async def test_an_answer_can_be_found_in_home_when_no_message_can_be_posted(worl
     await opened(world, world.ana)
     world.slack.faults.always("chat.postMessage", REFUSED)
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.advance(minutes=10)
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}), minutes=10)
     assert world.posts() == []
     shown = words(world.ana.home)
     assert "Ready" in shown
@@ -150,12 +148,10 @@ async def test_a_question_can_be_answered_in_home(world: World) -> None:
     world.slack.faults.always("chat.postMessage", REFUSED)
     world.service.faults.next("create_video", CannedResponse(500))
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.advance(minutes=30)
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}), minutes=30)
     assert "Needs an answer" in words(world.ana.home)
     stale = world.ana.tab
-    await stale.click("Create again")
-    await world.advance(minutes=10)
+    await world.after(stale.click("Create again"), minutes=10)
     assert "Ready" in words(world.ana.tab)
     assert world.created_count() == 1
 
@@ -203,11 +199,9 @@ async def test_more_requests_than_fit_are_on_further_pages(world: World) -> None
     assert len(home.view.body["blocks"]) <= 100
     assert "Video 11" in words(home)
     assert "Video 01" not in words(home)
-    await home.click("Next")
-    await world.advance(seconds=5)
+    await world.after(home.click("Next"), seconds=5)
     assert "Video 01" in words(world.ana.home)
-    await world.ana.tab.click("Back")
-    await world.advance(seconds=5)
+    await world.after(world.ana.tab.click("Back"), seconds=5)
     assert "Video 11" in words(world.ana.tab)
 
 
@@ -223,15 +217,13 @@ async def test_admins_see_how_much_is_used_and_what_waits(world: World) -> None:
 async def test_a_home_that_was_not_published_is_published_later(world: World) -> None:
     slow = CannedResponse(429, b'{"ok": false, "error": "ratelimited"}', {"Retry-After": "30"})
     world.slack.faults.next("views.publish", slow)
-    await world.ana.open_home()
-    await world.advance(seconds=29)
+    await world.after(world.ana.open_home(), seconds=29)
     assert len(world.calls("views.publish")) == 1
     await world.advance(seconds=5)
     assert world.ana.home is not None
     # What fails in another way waits for the next change.
     world.slack.faults.next("views.publish", CannedResponse(500))
-    await world.ana.open_home()
-    await world.advance(seconds=5)
+    await world.after(world.ana.open_home(), seconds=5)
     assert len(world.calls("views.publish")) == 3
     await world.request_video(world.ana, {"video_name": "Kept"})
     await world.advance(seconds=5)
@@ -269,8 +261,7 @@ async def test_admins_answer_questions_that_went_to_somebody_else(world: World) 
     assert "secret" not in shown
     assert "Questions waiting" not in words(await opened(world, world.ben))
 
-    await home.click("Create again")
-    await world.advance(minutes=10)
+    await world.after(home.click("Create again"), minutes=10)
     assert world.created_count() == 1
     assert "Questions waiting" not in words(world.ana.home)
 

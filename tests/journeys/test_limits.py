@@ -146,8 +146,7 @@ async def test_a_request_that_the_service_refused_does_not_count_for_the_day(wor
 async def test_create_again_counts_for_the_day(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
     card = await world.request_video(world.ana)
-    await world.ana.click(world.question(card), AGAIN)
-    await world.advance(minutes=5)
+    await world.after(world.ana.click(world.question(card), AGAIN), minutes=5)
     assert world.created_count() == 2
     await refused(world, world.ana)
 
@@ -163,8 +162,7 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
     async with world.running_bot(callbacks=False, **settings):  # type: ignore[arg-type]
         card = await world.request_video(world.ana)
         for person in (world.ana, world.ana, world.ben):
-            await person.click(world.question(card), AGAIN)
-            await world.settle()
+            await world.after(person.click(world.question(card), AGAIN))
         assert world.created_count() == 1, "the limit is that of the person who asked"
         [_, text] = world.ephemerals(world.ana)[-2:]
         assert "limit of 1 request a day" in text
@@ -172,8 +170,7 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
         assert f"It resets {MIDNIGHT}." in text
         assert AGAIN in str(world.question(card).blocks), "it can be pressed again later"
         await world.advance(hours=24)
-        await world.ana.click(world.question(card), AGAIN)
-        await world.settle()
+        await world.after(world.ana.click(world.question(card), AGAIN))
         assert world.created_count() == 2
 
 
@@ -273,8 +270,7 @@ async def test_the_members_of_a_user_group_may_ask_as_slack_says(world: World) -
     await form.submit(VALUES)
     assert form.errors["replica_id"].startswith(refusal)
     await form.close()
-    await world.ana.click(world.question(card), AGAIN)
-    await world.settle()
+    await world.after(world.ana.click(world.question(card), AGAIN))
     assert world.ephemerals(world.ana)[-1] == refusal
     assert world.created_count() == 1
 
@@ -330,8 +326,7 @@ async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go
             "where": "I don't post in this channel. Use #lobby, or a direct message with me. To "
             "use it here, ask ben."
         }
-        await form.submit({"where": lobby.id})
-        await world.settle()
+        await world.after(form.submit({"where": lobby.id}))
         assert len(world.slack.messages("lobby")) == 1
         assert world.slack.messages("studio") == []
 
@@ -357,8 +352,7 @@ async def test_a_form_says_what_is_left_when_that_is_little(quiet_world: World) 
             f"1 of your 10 requests is left {UNTIL_TOMORROW}.\n"
             f"4 of your workspace's 20 requests are left {UNTIL_APRIL}."
         )
-        await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]})
-        await world.settle()
+        await world.after(form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]}))
         assert "limit of 10 requests a day" in await told(world, world.ana)
 
 
@@ -403,8 +397,7 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
 
         # An empty number is the one of the settings, and an empty list is everyone.
         form = await limits_form(world, cleo)
-        await form.submit({PER_USER: None, "VIDEO_USERS": []})
-        await world.advance(seconds=10)
+        await world.after(form.submit({PER_USER: None, "VIDEO_USERS": []}), seconds=10)
         shown = words(ana.home)
         assert "Requests per person per day: *10*\n" in shown
         assert "Who can create videos: everyone\n" in shown
@@ -430,8 +423,7 @@ async def test_a_user_group_is_chosen_by_its_name(world: World) -> None:
     world.slack.faults.next("usergroups.list", CannedResponse(503))
     form = await limits_form(world, ana)
     assert "VIDEO_USERS_GROUPS.0" not in form.values
-    await form.submit({"VIDEO_USERS": None, PER_DAY: "50"})
-    await world.advance(seconds=10)
+    await world.after(form.submit({"VIDEO_USERS": None, PER_DAY: "50"}), seconds=10)
     assert f"Who can create videos: <!subteam^{group}>," in words(ana.home)
 
 
@@ -448,8 +440,7 @@ async def test_nobody_but_an_admin_changes_a_limit(quiet_world: World) -> None:
         assert form.is_open
         assert "Only admins can change limits" in str(form.errors)
         await form.close()
-        await stale.click("Change limits")
-        await world.settle()
+        await world.after(stale.click("Change limits"))
         assert "Only admins can change limits" in str(world.ana.form.view.body)
         await world.ana.form.close()
         assert f"{PER_DAY}: *1*" not in words(await opened(world, world.ben))

@@ -237,8 +237,7 @@ async def test_approvers_see_the_month_so_far_the_price_and_the_script_once(
         assert "This month so far: 2 of 40 requests." in asked.text
         assert "Cost: about $0.80" in asked.text
         assert str(asked.blocks).count("word") == 300
-        await world.ben.click(asked, "Approve")
-        await world.settle()
+        await world.after(world.ben.click(asked, "Approve"))
         assert "so far" not in world.now(asked).text
 
 
@@ -254,8 +253,7 @@ async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: 
         assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
         await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
         await world.advance(minutes=5)
-        await world.ben.open_home()
-        await world.settle()
+        await world.after(world.ben.open_home())
         home = str(world.ben.home.view.body) if world.ben.home else ""
         assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
 
@@ -264,8 +262,7 @@ async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: 
 async def test_without_a_price_nobody_reads_of_money(world: World) -> None:
     form = await world.open_form(world.ana, MINUTE)
     assert "$" not in str(form.view.body)
-    await world.ben.open_home()
-    await world.settle()
+    await world.after(world.ben.open_home())
     home = str(world.ben.home.view.body) if world.ben.home else ""
     assert "Usage this month" in home
 
@@ -328,8 +325,7 @@ async def test_the_bot_is_invited_by_the_name_that_it_has_in_the_workspace(
     world.slack.bot = world.slack.users[bot.id] = bot
     async with world.running_bot():
         form = await world.open_form_and_remove_bot(world.ana)
-        await form.submit(VALUES)
-        await world.advance(minutes=15)
+        await world.after(form.submit(VALUES), minutes=15)
         assert "/invite @studio-bot" in str([each.text for each in world.posts()])
         form = await world.open_form(world.ana, channel="vault")
         await form.submit(VALUES)

@@ -100,10 +100,8 @@ async def test_the_person_in_the_footage_owns_the_replica_and_is_told(world: Wor
 async def test_the_person_in_the_footage_stops_the_training(world: World) -> None:
     card = await train(world, world.ana, "ben")
     [notice] = told(world, "ben")
-    await world.ben.click(notice, "Stop it")
-    await world.settle()
-    await world.ben.click(notice, "Stop it")
-    await world.advance(minutes=1)
+    await world.after(world.ben.click(notice, "Stop it"))
+    await world.after(world.ben.click(notice, "Stop it"), minutes=1)
     assert "Stopped" in world.now(card).text
     [reply] = world.replies(card)
     assert reply.text == f"<@{world.ana.user.id}>, the person in the footage stopped this replica."
@@ -119,11 +117,9 @@ async def test_who_stops_a_training_is_not_taken_for_who_approved_it(world: Worl
     cleo = Person(world.slack, "cleo")
     card = await train(world, world.ana, "ben")
     [asked] = told(world, "cleo")
-    await cleo.click(asked, "Approve")
-    await world.advance(minutes=1)
+    await world.after(cleo.click(asked, "Approve"), minutes=1)
     [notice] = told(world, "ben")
-    await world.ben.click(notice, "Stop it")
-    await world.advance(minutes=1)
+    await world.after(world.ben.click(notice, "Stop it"), minutes=1)
     assert "Stopped" in world.now(card).text
     assert "Approved by cleo" in str(world.now(card).blocks)
 
@@ -151,8 +147,7 @@ async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(world: 
 async def test_only_the_person_in_the_footage_stops_the_training(world: World, other: str) -> None:
     card = await train(world, world.ana, "ben")
     [notice] = told(world, "ben")
-    await Person(world.slack, other).click(notice, "Stop it")
-    await world.settle()
+    await world.after(Person(world.slack, other).click(notice, "Stop it"))
     assert "Training" in world.now(card).text
     assert offered(world, world.last_replica_id())
 
@@ -179,8 +174,7 @@ async def test_who_adds_a_replica_that_nobody_owns_owns_it(world: World) -> None
 
     cleo = Person(world.slack, "cleo")
     form = await change(world, cleo, f"rename {REPLICA}")
-    await form.submit({"owner": "ben"})
-    await world.settle()
+    await world.after(form.submit({"owner": "ben"}))
     assert owner_of(world, REPLICA) == world.ben.user.id
     assert await says(world, world.ana, f"remove {REPLICA}") == not_theirs(world, "ben")
 
@@ -247,8 +241,7 @@ async def test_a_video_is_not_created_again_with_a_removed_replica(world: World)
     card = await world.request_video(world.ben)
     await world.advance(hours=1)
     await (await change(world, world.ana, f"remove {REPLICA}")).submit()
-    await world.ben.click(world.questions(card)[0], "Create again")
-    await world.advance(minutes=10)
+    await world.after(world.ben.click(world.questions(card)[0], "Create again"), minutes=10)
     assert world.ephemerals(world.ben)[-1] == REMOVED
     assert not world.service.videos
 
@@ -299,8 +292,7 @@ async def test_who_is_named_as_the_owner_of_what_was_trained_is_told(world: Worl
     await world.settle()
     [notice] = told(world, "dora")
     assert f"<@{world.ana.user.id}> trained a replica of you: “Ben, office”" in notice.text
-    await Person(world.slack, "dora").click(notice, "Stop it")
-    await world.settle()
+    await world.after(Person(world.slack, "dora").click(notice, "Stop it"))
     assert owner_of(world, replica) == dora.id
     assert not offered(world, replica)
 
@@ -349,8 +341,7 @@ async def test_the_owner_declines(world: World) -> None:
     assert reply.text.endswith("was declined by ana.\nYou weren't charged.")
     # Who tries again asks again.
     await world.ben.click(reply, "Edit and retry")
-    await world.ben.form.submit()
-    await world.advance(minutes=5)
+    await world.after(world.ben.form.submit(), minutes=5)
     assert len([each for each in told(world, "ana") if labels(each)]) == 1
     await world.advance(days=8)
     assert "Not approved in time" in told(world, "ana")[-1].text
@@ -371,15 +362,12 @@ async def test_create_again_needs_the_owner_once_more(world: World) -> None:
     await limit_to_asking(world, world.ana)
     card = await world.request_video(world.ben, {"script": SCRIPT})
     world.service.faults.next("create_video", Reset())
-    await world.ana.click(told(world, "ana")[0], "Approve")
-    await world.advance(hours=1)
+    await world.after(world.ana.click(told(world, "ana")[0], "Approve"), hours=1)
     [question] = world.questions(card)
-    await world.ben.click(question, "Create again")
-    await world.advance(hours=1)
+    await world.after(world.ben.click(question, "Create again"), hours=1)
     assert len(world.service.videos) == 0
     assert "Waiting for approval" in world.now(card).text
-    await world.ana.click(told(world, "ana")[-1], "Approve")
-    await world.advance(hours=1)
+    await world.after(world.ana.click(told(world, "ana")[-1], "Approve"), hours=1)
     assert "Ready" in world.now(card).text
 
 
@@ -391,8 +379,7 @@ async def test_the_owner_decides_first_and_the_approvers_then(world: World) -> N
     card = await world.request_video(world.ben, {"script": SCRIPT})
     assert not told(world, "cleo")
     [asked] = told(world, "ana")
-    await cleo.click(asked, "Approve")
-    await world.settle()
+    await world.after(cleo.click(asked, "Approve"))
     assert not told(world, "cleo")
     for _ in range(3):
         await world.ana.click(asked, "Approve")
@@ -400,11 +387,9 @@ async def test_the_owner_decides_first_and_the_approvers_then(world: World) -> N
     assert world.created_count() == 0
     assert "Waiting for cleo." in world.now(card).text
     [second] = told(world, "cleo")
-    await world.ana.click(second, "Approve")
-    await world.advance(minutes=5)
+    await world.after(world.ana.click(second, "Approve"), minutes=5)
     assert world.created_count() == 0
-    await cleo.click(second, "Approve")
-    await world.advance(minutes=5)
+    await world.after(cleo.click(second, "Approve"), minutes=5)
     assert world.created_count() == 1
 
 
@@ -419,8 +404,7 @@ async def test_admins_decide_where_the_owner_cannot_be_reached(world: World) -> 
     [asked] = told(world, "cleo")
     assert "Waiting for cleo." in world.now(card).text
     assert world.created_count() == 0
-    await cleo.click(asked, "Approve")
-    await world.advance(minutes=5)
+    await world.after(cleo.click(asked, "Approve"), minutes=5)
     assert world.created_count() == 1
 
 
@@ -432,14 +416,11 @@ async def test_a_new_owner_is_asked_about_what_waits(world: World) -> None:
     await limit_to_asking(world, world.ana)
     await world.request_video(world.ben, {"script": SCRIPT})
     form = await change(world, cleo, "rename Anna")
-    await form.submit({"owner": "dora"})
-    await world.settle()
+    await world.after(form.submit({"owner": "dora"}))
     [old], [new] = told(world, "ana"), told(world, "dora")
-    await world.ana.click(old, "Approve")
-    await world.advance(minutes=5)
+    await world.after(world.ana.click(old, "Approve"), minutes=5)
     assert world.created_count() == 0
-    await Person(world.slack, "dora").click(new, "Approve")
-    await world.advance(minutes=5)
+    await world.after(Person(world.slack, "dora").click(new, "Approve"), minutes=5)
     assert world.created_count() == 1
 
 
@@ -448,8 +429,7 @@ def made(world: World, name: str) -> list[Message]:
 
 
 async def home(world: World, person: Person) -> Modal:
-    await person.open_home()
-    await world.settle()
+    await world.after(person.open_home())
     return person.tab
 
 
@@ -519,8 +499,7 @@ async def test_one_press_on_a_notice_has_others_ask_first(world: World) -> None:
     await world.settle()
     said = world.ephemerals(world.ben, direct(world, "ana"))[-1]
     assert said == "There's no replica of yours yet. Try again in a minute."
-    await world.ana.click(notice, "Ask me first")
-    await world.settle()
+    await world.after(world.ana.click(notice, "Ask me first"))
     said = world.ephemerals(world.ana, direct(world, "ana"))[-1]
     assert said == "Others now need your approval."
     created = world.created_count()
@@ -530,8 +509,7 @@ async def test_one_press_on_a_notice_has_others_ask_first(world: World) -> None:
 
     await train(world, world.ana, "ben")
     [notice] = told(world, "ben")
-    await world.ben.click(notice, "Ask me first")
-    await world.settle()
+    await world.after(world.ben.click(notice, "Ask me first"))
     trained = world.bot.store.replicas.get(world.last_replica_id())
     assert trained is not None
     assert trained.asks_owner
@@ -555,8 +533,7 @@ async def test_a_replica_is_seen_and_used_from_home(world: World) -> None:
         "Use in a video",
     ]
     shown = await home(world, world.ben)
-    await shown.press(row["block_id"], "replica_menu", f"preview:{REPLICA}")
-    await world.settle()
+    await world.after(shown.press(row["block_id"], "replica_menu", f"preview:{REPLICA}"))
     assert f"/files/{REPLICA}.mp4|Preview replica>" in str(world.ben.form.view.body)
     await world.ben.form.close()
     await shown.press(row["block_id"], "replica_menu", f"use:{REPLICA}")
@@ -647,8 +624,7 @@ async def test_what_a_stopped_training_made_after_all_is_not_offered(world: Worl
     world.service.faults.next("create_replica", LateCommit(timedelta(minutes=10)))
     await train(world, world.ana, "ben")
     await world.advance(minutes=2)
-    await world.ben.click(told(world, "ben")[0], "Stop it")
-    await world.settle()
+    await world.after(world.ben.click(told(world, "ben")[0], "Stop it"))
     assert "Stopped" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
     await world.advance(hours=8)
     assert not offered(world, world.last_replica_id())
@@ -667,8 +643,7 @@ async def test_admins_decide_where_a_new_owner_cannot_be_reached(world: World) -
     world.slack.users[dora.id] = replace(dora, is_deactivated=True)
     await world.advance(hours=2)
     [asked] = told(world, "cleo")
-    await cleo.click(asked, "Approve")
-    await world.advance(minutes=5)
+    await world.after(cleo.click(asked, "Approve"), minutes=5)
     assert world.created_count() == 1
     assert "Ready" in world.now(card).text
 

@@ -71,8 +71,7 @@ async def test_a_button_pressed_by_a_person_of_another_organisation_does_nothing
     sam = stranger(world)
     card = await unconfirmed(world)
     await sam.click(world.question(card), "Create again")
-    await sam.click(world.question(card), "Cancel request")
-    await world.settle()
+    await world.after(sam.click(world.question(card), "Cancel request"))
     assert ONLY_HERE in private_texts(world, sam)
     assert world.created_count() == 0
     assert "Did this video get made?" in world.now(card).text
@@ -88,8 +87,7 @@ async def test_people_of_other_workspaces_of_the_same_organisation_are_served(
     async with world.running_bot():
         card = await world.request_video(fay)
         asked = await unconfirmed(world, fay)
-        await fay.click(world.question(asked), "Cancel request")
-        await world.settle()
+        await world.after(fay.click(world.question(asked), "Cancel request"))
     assert "Requested by fay" in world.now(card).text
     assert "ancelled" in world.now(asked).text
 
@@ -106,8 +104,7 @@ async def test_on_enterprise_grid_people_of_other_organisations_are_refused(
         await submit_as(form, sam)
         card = await unconfirmed(world)
         await sam.click(world.question(card), "Create again")
-        await sam.click(world.question(card), "Cancel request")
-        await world.settle()
+        await world.after(sam.click(world.question(card), "Cancel request"))
     assert ONLY_HERE in answer.shown.text
     assert ONLY_HERE in " ".join(form.errors.values())
     assert all(ONLY_HERE in text for text in world.ephemerals(sam))
@@ -180,8 +177,7 @@ async def test_a_guest_cannot_create_a_video(world: World) -> None:
     world.slack.faults.always("users.info", CannedResponse(503))
     form = await world.open_form(gus)
     world.slack.faults.always("users.info", None)
-    await form.submit(TYPED)
-    await world.settle()
+    await world.after(form.submit(TYPED))
     assert "Guests" in " ".join(form.errors.values())
     assert form.values["script"] == "Hello, world.", "what was typed stays"
     assert world.created_count() == 0
@@ -208,8 +204,7 @@ async def test_a_guest_cannot_create_again(world: World) -> None:
     card = await unconfirmed(world)
     world.slack.users[world.ana.user.id] = replace(world.ana.user, is_restricted=True)
     await world.advance(hours=1)
-    await world.ana.click(world.question(card), "Create again")
-    await world.settle()
+    await world.after(world.ana.click(world.question(card), "Create again"))
     assert "Guests" in private_texts(world, world.ana)
     assert len(world.requests_for("create_video")) == 1
 
@@ -227,8 +222,7 @@ async def test_a_guest_who_is_listed_may_ask_for_what_the_list_is_about(quiet_wo
         assert gus.modal is None
         assert "Guests" in private_texts(world, gus)
         before = private_texts(world, gus).count("Guests")
-        await gus.command("/replica", f"add {REPLICA}")
-        await world.settle()
+        await world.after(gus.command("/replica", f"add {REPLICA}"))
         assert private_texts(world, gus).count("Guests") == before + 1
     async with world.running_bot(TRAINING_USERS=gus.user.id):
         await world.request_replica(gus)
@@ -241,13 +235,11 @@ async def test_if_slack_does_not_say_who_somebody_is_nothing_is_created_and_the_
 ) -> None:
     world.slack.faults.always("users.info", CannedResponse(503))
     form = await world.open_form(world.ana)
-    await form.submit(TYPED)
-    await world.settle()
+    await world.after(form.submit(TYPED))
     assert "Please try again" in " ".join(form.errors.values())
     assert world.created_count() == 0
     world.slack.faults.clear()
-    await form.submit()
-    await world.settle()
+    await world.after(form.submit())
     assert world.created_count() == 1
 
 
@@ -276,12 +268,10 @@ async def test_a_shared_channel_is_not_posted_to(world: World, flag: str) -> Non
     form = await world.open_form(world.ana)
     await form._fill_in(form._field("where"), "lobby")
     world.slack.change_channel("lobby", **{flag: True})
-    await form.submit(TYPED)
-    await world.settle()
+    await world.after(form.submit(TYPED))
     assert "another organization" in form.errors["where"]
     assert world.created_count() == 0
-    await form.submit({"where": "studio"})
-    await world.settle()
+    await world.after(form.submit({"where": "studio"}))
     assert world.created_count() == 1
 
 
@@ -290,13 +280,11 @@ async def test_a_channel_is_not_posted_to_while_slack_does_not_say_who_reads_it(
 ) -> None:
     world.slack.faults.always("conversations.info", CannedResponse(503))
     form = await world.open_form(world.ana)
-    await form.submit(TYPED)
-    await world.settle()
+    await world.after(form.submit(TYPED))
     assert form.errors["where"].startswith("I couldn't check who reads this channel")
     assert world.created_count() == 0
     world.slack.faults.clear()
-    await form.submit()
-    await world.settle()
+    await world.after(form.submit())
     assert world.created_count() == 1
 
 
@@ -334,8 +322,7 @@ async def test_the_workspaces_admins_act_as_admins_where_none_are_named(
     assert f"Requests per workspace per day: *7*, changed by <@{world.ben.user.id}>" in words(
         world.ben.home
     )
-    await world.ben.click(world.question(card), "Cancel request")
-    await world.settle()
+    await world.after(world.ben.click(world.question(card), "Cancel request"))
     assert world.ephemerals(world.ben) == []
     assert "ancelled" in world.now(card).text
     asked = [
@@ -364,8 +351,7 @@ async def test_only_full_members_of_the_workspace_are_its_admins(quiet_world: Wo
     async with quiet_world.running_bot():
         for name in people:
             person = Person(slack, name)
-            await person.open_home()
-            await quiet_world.settle()
+            await quiet_world.after(person.open_home())
             assert person.home is None or "Limits" not in words(person.home), name
 
 
@@ -390,8 +376,7 @@ async def _status(
     world: World, person: Person, wanted: str, *, channel: str = "studio", command: str = "/video"
 ) -> str:
     before = len(world.ephemerals(person, channel))
-    await person.command(command, f"status {wanted}", channel)
-    await world.settle()
+    await world.after(person.command(command, f"status {wanted}", channel))
     [shown] = world.slack.ephemerals(person.user.id, channel)[before:]
     return shown.text + str(shown.blocks)
 
@@ -551,11 +536,9 @@ async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_
     answer = {"video_id": video_id, "status": f"at {link}", "status_details": f"see {link}"}
     world.service.faults.always("read_video", CannedResponse(200, answer))
     await world.advance(minutes=1)
-    await world.ana.command("/video", f"status {video_id}")
-    await world.settle()
+    await world.after(world.ana.command("/video", f"status {video_id}"))
     answer["video_id"] = "v-elsewhere"
-    await world.ana.command("/video", "status v-elsewhere")
-    await world.settle()
+    await world.after(world.ana.command("/video", "status v-elsewhere"))
 
     details = await world.details(world.ana, card)
     shown = [details.text, *world.ephemerals(world.ana)]
@@ -591,8 +574,7 @@ async def failed_reply(world: World) -> Message:
 
 async def test_a_private_answer_to_a_click_in_a_thread_is_in_that_thread(world: World) -> None:
     reply = await failed_reply(world)
-    await world.ben.click(reply, "Edit and retry")
-    await world.settle()
+    await world.after(world.ben.click(reply, "Edit and retry"))
 
     [answer] = world.slack.ephemerals(world.ben.user.id, "studio")
     assert answer.thread_ts == reply.thread_ts
@@ -626,8 +608,7 @@ async def test_a_private_answer_comes_after_a_429_at_its_response_url(
     reply = await failed_reply(world)
     limited = CannedResponse(429, {"ok": False, "error": "ratelimited"}, headers)
     world.slack.faults.next("response_url", limited, limited)
-    await world.ben.click(reply, "Edit and retry")
-    await world.settle()
+    await world.after(world.ben.click(reply, "Edit and retry"))
     assert not world.slack.ephemerals(world.ben.user.id, "studio")
 
     await world.advance(minutes=1)

@@ -20,13 +20,11 @@ async def _adds(world: World, *replicas: str) -> None:
         replica_id, _, name = each.partition(" ")
         if replica_id not in world.service.replicas:
             world.service.add_replica(replica_id, name)
-        await world.ana.command("/replica", f"add {replica_id}")
-        await world.advance(seconds=1)
+        await world.after(world.ana.command("/replica", f"add {replica_id}"), seconds=1)
 
 
 async def _sets_default(world: World, replica_id: str) -> None:
-    await world.ana.command("/replica", f"default {replica_id}")
-    await world.settle()
+    await world.after(world.ana.command("/replica", f"default {replica_id}"))
 
 
 async def _texts(form: Modal, query: str = "") -> list[str]:

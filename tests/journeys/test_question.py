@@ -72,8 +72,7 @@ async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World)
             assert question.text.count(f"<@{user}>") == 1
         assert "No access? Ask" in question.text
 
-        await world.ben.click(question, "Cancel request")
-        await world.settle()
+        await world.after(world.ben.click(question, "Cancel request"))
 
     settled = world.now(question)
     assert f"Settled: <@{ben}> cancelled the request." in settled.text
@@ -99,12 +98,10 @@ async def test_without_callbacks_admins_are_asked_first_and_then_the_person_too(
         assert second.pings == {ana, ben}
 
         world.service.faults.next("create_video", Reset())
-        await world.ana.click(second, AGAIN)
-        await world.advance(minutes=5)
+        await world.after(world.ana.click(second, AGAIN), minutes=5)
         third = world.question(card)
         assert third.pings == {ben}, "another attempt is another question"
-        await world.ana.click(third, "Cancel request")
-        await world.settle()
+        await world.after(world.ana.click(third, "Cancel request"))
         assert len(world.replies(card)) == 1
 
 
@@ -145,21 +142,18 @@ async def test_a_question_is_edited_to_say_how_it_was_settled(quiet_world: World
         first = world.question(card)
 
         world.service.faults.next("create_video", Reset(done=True))
-        await world.ben.click(first, AGAIN)
-        await world.advance(minutes=16)
+        await world.after(world.ben.click(first, AGAIN), minutes=16)
         second = world.question(card)
         assert second.ts != first.ts, "a second attempt is asked about in a message of its own"
         assert second.pings == {ana, ben}
         assert f"Settled: <@{ben}> chose to create it again." in world.now(first).text
 
-        await world.ana.click(first, AGAIN)
-        await world.settle()
+        await world.after(world.ana.click(first, AGAIN))
         assert "already settled" in world.ephemerals(world.ana)[-1]
 
         [_, video] = world.service.videos
         await world.ana.click(second, "I found it")
-        await world.ana.form.submit({"remote_id": video})
-        await world.advance(minutes=5)
+        await world.after(world.ana.form.submit({"remote_id": video}), minutes=5)
 
     assert f"Settled: <@{ana}> found it." in world.now(second).text
     for question in (first, second):
@@ -270,8 +264,7 @@ async def test_a_question_whose_process_ended_in_its_post_is_found_and_not_doubl
     async with world.running_bot(callbacks=False):
         await world.advance(minutes=5)
         question = world.question(card_of(world))
-        await world.ana.click(question, "Cancel request")
-        await world.settle()
+        await world.after(world.ana.click(question, "Cancel request"))
 
     assert world.questions(card_of(world)) == [world.now(question)]
     assert "cancelled the request" in world.now(question).text

@@ -170,8 +170,7 @@ async def test_a_question_that_is_settled_elsewhere_is_settled_in_the_list(world
     assert "Two. · turned up" in lines(world.now(message))
     assert labels(world.now(message)) == LIST_BUTTONS
 
-    await world.ana.open_home()
-    await world.settle()
+    await world.after(world.ana.open_home())
     home = world.ana.home
     assert home is not None
     await home.click("Cancel request")
@@ -202,8 +201,7 @@ async def test_cancel_all_leaves_a_request_that_was_created_again(world: World) 
     message, cards = await asked(world)
     world.service.faults.next("create_video", Reset())
     form = await answers(world, message)
-    await form.submit({choice(cards[0]): "again"})
-    await world.advance(minutes=16)
+    await world.after(form.submit({choice(cards[0]): "again"}), minutes=16)
     assert choice(cards[0], 2) in {
         each.block_id for each in (await answers(world, world.now(message))).view.fields()
     }
@@ -216,8 +214,7 @@ async def test_cancel_all_leaves_a_request_that_was_created_again(world: World) 
 async def test_others_may_not_answer(world: World) -> None:
     message, _ = await asked(world)
     for button in LIST_BUTTONS:
-        await world.ben.click(message, button)
-        await world.settle()
+        await world.after(world.ben.click(message, button))
         assert "or an admin can do that" in world.ephemerals(world.ben)[-1]
     assert world.ben.modal is None
     assert world.now(message) == message

@@ -251,11 +251,9 @@ async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(
 
 @pytest.mark.parametrize("status", [401, 403, 409])
 async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, status: int) -> None:
-    await world.ana.command("/replica", f"default {REPLICA}")
-    await world.settle()
+    await world.after(world.ana.command("/replica", f"default {REPLICA}"))
     world.service.faults.next("read_replica", CannedResponse(status, {"message": "Not now"}))
-    await world.ana.command("/replica", f"add {REPLICA}")
-    await world.settle()
+    await world.after(world.ana.command("/replica", f"add {REPLICA}"))
 
     shown = world.ephemerals(world.ana)[-1]
     assert "couldn't check it" in shown
@@ -487,8 +485,7 @@ async def test_every_field_arrives_at_the_service_as_typed(world: World) -> None
 async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> None:
     form = await _opens(world)
     await world.advance(minutes=3)
-    await form.submit(SENT_OFF)
-    await world.settle()
+    await world.after(form.submit(SENT_OFF))
 
     [created] = _created(world)
     assert created.keys() == {"train_video_url", "replica_name"}

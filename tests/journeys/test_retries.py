@@ -79,8 +79,7 @@ async def test_a_second_click_says_that_it_was_retried_and_links_to_it(world: Wo
     await _retries(world, stale)
     _, again = world.replies(stale)
 
-    await world.ana.click(stale, "Edit and retry")
-    await world.settle()
+    await world.after(world.ana.click(stale, "Edit and retry"))
 
     assert world.ana.modal is None
     link = f"/archives/{again.channel}/p{again.ts.replace('.', '')}"
@@ -108,8 +107,7 @@ async def test_a_form_that_was_open_when_another_retried_asks_before_it_makes_a_
     assert asking.values["script"] == "A third one.", "nothing typed is lost"
     await world.advance(minutes=1)
     assert world.created_count() == 2
-    await asking.submit()
-    await world.advance(minutes=5)
+    await world.after(asking.submit(), minutes=5)
     assert world.created_count() == 3
 
 
@@ -121,8 +119,7 @@ async def test_two_who_retry_with_the_same_words_make_one(world: World) -> None:
     left_open = world.ben.modal
     assert left_open is not None
     await _retries(world, card, "Better.")
-    await left_open.submit({"script": "Better."})
-    await world.advance(minutes=5)
+    await world.after(left_open.submit({"script": "Better."}), minutes=5)
     assert world.ben.modal is None
     assert world.created_count() == 2
 
@@ -130,8 +127,7 @@ async def test_two_who_retry_with_the_same_words_make_one(world: World) -> None:
 async def test_a_retry_elsewhere_is_posted_there_and_still_linked_to(world: World) -> None:
     card = await _fails(world)
     await world.ana.click(card, "Edit and retry")
-    await world.ana.form.submit({"where": world.slack.channel("lobby").id})
-    await world.settle()
+    await world.after(world.ana.form.submit({"where": world.slack.channel("lobby").id}))
 
     [again] = world.slack.messages("lobby")
     assert again.thread_ts is None
@@ -204,8 +200,7 @@ SETTLED = "already settled"
 async def asks_once_more(world: World, card: Message) -> Message:
     """Create again, without an answer again; return the card that asks about the second attempt."""
     world.service.faults.next("create_video", CannedResponse(500))
-    await world.ana.click(world.question(card), CREATE_AGAIN)
-    await world.advance(seconds=5)
+    await world.after(world.ana.click(world.question(card), CREATE_AGAIN), seconds=5)
     again = world.now(card)
     assert "Needs an answer" in again.text
     return again
@@ -219,8 +214,7 @@ async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(world: Wor
     await replay(world, late)
     assert "Needs an answer" in world.now(card).text
     assert SETTLED in world.ephemerals(world.ana)[-1]
-    await world.ana.click(world.question(again), "Cancel request")
-    await world.settle()
+    await world.after(world.ana.click(world.question(again), "Cancel request"))
     assert "ancelled" in world.now(card).text
 
 
@@ -233,8 +227,7 @@ async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(worl
     await world.ana.click(world.question(card), "I found it")
     form = world.ana.form
     await asks_once_more(world, card)
-    await form.submit({"remote_id": f"{other}x"})
-    await world.settle()
+    await world.after(form.submit({"remote_id": f"{other}x"}))
     assert SETTLED in form.errors["remote_id"]
     assert form.values["remote_id"] == f"{other}x"
     assert "Needs an answer" in world.now(card).text

@@ -32,8 +32,7 @@ async def world(quiet: World) -> AsyncIterator[World]:
 
 async def submit(world: World, person: Person, channel: str = "studio", **changes: object) -> Modal:
     form = await world.open_form(person, channel=channel)
-    await form.submit({**VALUES, **changes})
-    await world.settle()
+    await world.after(form.submit({**VALUES, **changes}))
     return form
 
 
@@ -104,8 +103,7 @@ async def test_people_who_ask_for_the_same_at_once_do_not_all_pay(world: World) 
     people = [Person(world.slack, world.slack.add_user(name).name) for name in names]
     world.slack.channel("studio").members |= {person.user.id for person in people}
     forms = [await world.open_form(person) for person in people]
-    await asyncio.gather(*(form.submit(VALUES) for form in forms))
-    await world.settle()
+    await world.after(asyncio.gather(*(form.submit(VALUES) for form in forms)))
     offered = [offer(form) for form in forms if form.is_open]
     assert len(offered) == 9
     assert all("is already being made" in each for each in offered)

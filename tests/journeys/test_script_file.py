@@ -26,8 +26,7 @@ async def with_file(
     """Submit a form with a file as its script."""
     form = await world.open_form(world.ana)
     file = world.slack.upload("ana", name, content, mimetype)
-    await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
-    await world.settle()
+    await world.after(form.submit({"replica_id": REPLICA, "script_file": [file["id"]]}))
     return form
 
 
@@ -134,8 +133,7 @@ async def test_a_file_that_slack_does_not_give_keeps_the_form_open_with_all_mist
     await form.submit({"script": "Another script."})
     assert "not both" in form.errors["script_file"]
     assert not world.service.videos
-    await form.submit({"script": ""})
-    await world.settle()
+    await world.after(form.submit({"script": ""}))
     assert not form.is_open
     assert scripts(world) == [LONG]
 
@@ -174,8 +172,7 @@ async def test_a_file_is_still_used_when_its_form_is_drawn_again(world: World) -
     second = world.ana.form
     assert second.view is not form.view, "a field of Slack's for files cannot be filled in"
     assert "Leave this blank to use the attached file" in str(second.view.body["blocks"])
-    await second.submit({})
-    await world.settle()
+    await world.after(second.submit({}))
     assert world.ana.modal is None, second.errors
     assert scripts(world) == [LONG, LONG]
 
@@ -243,8 +240,7 @@ async def test_a_short_file_fills_the_box_and_a_long_one_is_used_whole(world: Wo
     assert world.posts()[-1].thread_ts == message.ts
 
     form = await opened(world, message)
-    await form.submit({"replica_id": REPLICA, "script": "Something else."})
-    await world.settle()
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Something else."}))
     assert scripts(world)[-1] == "Something else."
 
 
@@ -260,8 +256,7 @@ async def test_a_file_that_slack_is_slow_with_is_read_when_the_form_is_submitted
     world.slack.faults.next("files.info", CannedResponse(503))
     await form.submit({"replica_id": REPLICA})
     assert "couldn't read the file" in " ".join(form.errors.values())
-    await form.submit({})
-    await world.settle()
+    await world.after(form.submit({}))
     assert scripts(world) == ["Good morning."]
 
 

@@ -157,8 +157,7 @@ async def test_a_question_goes_to_the_person_where_another_organization_reads_th
         await world.advance(minutes=20)
         [question] = world.questions(card)
         assert question.channel == world.slack.dm("ana").id
-        await world.ana.click(question, "Cancel request")
-        await world.settle()
+        await world.after(world.ana.click(question, "Cancel request"))
         assert not world.replies(card)
         assert "was cancelled" in told(world)[-1].text
 

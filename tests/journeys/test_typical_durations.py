@@ -108,7 +108,6 @@ async def test_the_time_that_nobody_answered_a_question_is_not_taken_for_a_video
     await world.advance(hours=20)
     [video] = world.service.videos.values()
     await world.ana.click(world.question(card), HAVE_ID)
-    await world.ana.form.submit({"remote_id": video.video_id})
-    await world.advance(minutes=1)
+    await world.after(world.ana.form.submit({"remote_id": video.video_id}), minutes=1)
     assert world.query("SELECT state FROM jobs") == [{"state": "succeeded"}]
     assert "usually" not in await hint(world, world.ana, SHORT)

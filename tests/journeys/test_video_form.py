@@ -49,8 +49,7 @@ async def test_every_field_arrives_at_the_service_as_typed(
             form = await world.open_form(world.ana)
             await form.choose("background", background)
             values = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
-            await form.submit(values | ({background: link} if link else {}))
-            await world.settle()
+            await world.after(form.submit(values | ({background: link} if link else {})))
 
             create = world.requests_for("create_video")[-1]
             assert isinstance(create.body, dict)
@@ -110,8 +109,7 @@ async def test_a_background_that_was_deselected_is_not_sent_even_if_its_field_re
     world.slack.faults.next("views.update", Reset())
     await form.choose("background", "none")
 
-    await form.submit({"replica_id": REPLICA, "background_url": PAGE})
-    await world.settle()
+    await world.after(form.submit({"replica_id": REPLICA, "background_url": PAGE}))
 
     [create] = world.requests_for("create_video")
     assert isinstance(create.body, dict)
@@ -153,8 +151,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
     world: World, change: dict[str, Any]
 ) -> None:
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.settle()
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
     # The answer was lost on the way, so the form is still there.
     world.slack.modals[world.ana.user.id].append(form.view)
 
@@ -199,8 +196,7 @@ async def test_a_script_without_letters_or_digits_is_refused(
 
 async def test_an_accepted_form_is_not_refused_when_it_is_submitted_again(world: World) -> None:
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.settle()
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
     world.service.out_of_credit = True
     await world.request_video(world.ben)
     await world.advance(minutes=1)
@@ -276,8 +272,7 @@ async def test_the_training_form_shows_the_consent_statement_for_copying(
         assert copied["type"] == "rich_text_preformatted"
         assert [each["text"] for each in copied["elements"]] == [statement]
         form = await world.open_form(world.ana)
-        await form.submit({"replica_id": REPLICA, "script": "Hello."})
-        await world.settle()
+        await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
     with pytest.raises(SettingsError, match="CONSENT_STATEMENT must be a text of at most 2,000"):
         Settings.read({"CONSENT_STATEMENT": "a" * 2001})
 
@@ -311,8 +306,7 @@ async def test_the_path_of_a_background_is_never_shown(world: World, reason: str
     form = await world.open_form(world.ana)
     await form.choose("background", "background_source_url")
     typed = {"replica_id": REPLICA, "script": "Hello.", "background_source_url": SHARED}
-    await form.submit(typed)
-    await world.advance(minutes=10)
+    await world.after(form.submit(typed), minutes=10)
 
     [create] = world.requests_for("create_video")
     assert isinstance(create.body, dict)
@@ -401,8 +395,7 @@ async def test_approvers_see_whole_links_in_details_while_a_request_waits_and_no
             assert links_in(shown) == {"Footage: ": footage, "Consent video: ": consent}
         assert PATH not in str(await world.details(world.ana, card))
 
-        await ben.click(asked, "Approve")
-        await world.settle()
+        await world.after(ben.click(asked, "Approve"))
         # An admin may still look at it, but decides nothing any more.
         shown = await world.details(ben, card)
         assert "Footage: files.example.org" in shown.text
@@ -519,8 +512,7 @@ async def test_where_slack_does_not_let_the_bot_find_out_the_request_goes_on(
     async with world.running_bot():
         channel = {"groups:read": "vault", "channels:read": "studio"}[scope]
         form = await world.open_form(world.ana, channel=channel)
-        await form.submit(TYPED)
-        await world.settle()
+        await world.after(form.submit(TYPED))
     assert not form.is_open
     assert world.created_count() == 1
 
@@ -607,13 +599,11 @@ def test_no_text_for_slack_has_a_control_character_for_direction(text: str) -> N
 async def test_a_name_and_a_reason_that_turn_text_round_are_shown_in_order(world: World) -> None:
     world.service.add_replica("r-turned", TURNED)
     world.service.next_video(Scenario(end="error", reason="Too \u202edark\u2069."))
-    await world.ana.command("/replica", "add r-turned")
-    await world.settle()
+    await world.after(world.ana.command("/replica", "add r-turned"))
     card = await world.request_video(world.ana, {"video_name": TURNED})
     await world.advance(minutes=10)
     await world.ana.command("/video", f"status {number_of(card)}")
-    await world.ana.command("/video", "list")
-    await world.settle()
+    await world.after(world.ana.command("/video", "list"))
 
     assert world.now(card).text.startswith("Kim 4pm.exe\n")
     assert "“Too dark.”" in world.replies(card)[0].text

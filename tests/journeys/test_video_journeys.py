@@ -272,8 +272,7 @@ async def test_a_reinstalled_app_goes_on_without_a_restart(world: World) -> None
     events.revoke_token(world.slack)
     await world.advance(minutes=5)
     events.reinstall(world.slack)
-    await world.ben.command("/video", "list")
-    await world.settle()
+    await world.after(world.ben.command("/video", "list"))
     assert "is ready" in world.replies(card)[0].text
 
 

@@ -263,8 +263,7 @@ async def test_a_bot_that_runs_with_an_earlier_token_is_told_to_restart_if_it_is
 ) -> None:
     world.slack.bot_token = "xoxb-a-new-one-4f00ta9e"
     assert (await report(world)).all("readiness") == []
-    await world.ana.command("/video")
-    await world.advance(minutes=1)
+    await world.after(world.ana.command("/video"), minutes=1)
     finding = (await report(world))["readiness"]
     assert (finding.state, finding.remedy[:11]) == ("error", "Restart it.")
 

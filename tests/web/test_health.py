@@ -381,8 +381,7 @@ async def test_metrics_name_nobody_and_have_a_bounded_number_of_series(world: Wo
             private.extend((number_of(card), card.channel, card.ts))
             await world.advance(minutes=6)
             await world.details(person, card)
-            await person.command("/video", "list")
-            await world.settle()
+            await world.after(person.command("/video", "list"))
         private.extend(world.service.videos)
 
     await story()

@@ -128,8 +128,7 @@ async def test_a_replayed_submission_makes_one_video_after_a_restart_too(
     world = quiet_world
     async with world.running_bot():
         form = await world.open_form(world.ana)
-        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-        await world.settle()
+        await world.after(form.submit({"replica_id": REPLICA, "script": "Hello, world."}))
     async with world.running_bot():
         assert {answer.status for answer in await form.resubmit(3)} == {200}
         await world.advance(minutes=10)
