@@ -241,21 +241,19 @@ async def test_approvers_see_the_month_so_far_the_price_and_the_script_once(
         assert "so far" not in world.now(asked).text
 
 
-async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: World) -> None:
-    world = quiet_world
-    price = {"PRICE_PER_MINUTE": "1.5", "PRICE_CURRENCY": "CHF"}
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id, **price):  # type: ignore[arg-type]
-        for script in (MINUTE, "こんにちは。" * 50):
-            form = await world.open_form(world.ana, script)
-            assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
-            await form.close()
-        form = await world.open_form(world.ana)
-        assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
-        await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
-        await world.advance(minutes=5)
-        await world.after(world.ben.open_home())
-        home = str(world.ben.home.view.body) if world.ben.home else ""
-        assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
+@bot_with(ADMIN_USERS="{ben}", PRICE_PER_MINUTE="1.5", PRICE_CURRENCY="CHF")
+async def test_with_a_price_the_form_and_home_say_what_it_comes_to(world: World) -> None:
+    for script in (MINUTE, "こんにちは。" * 50):
+        form = await world.open_form(world.ana, script)
+        assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
+        await form.close()
+    form = await world.open_form(world.ana)
+    assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
+    await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
+    await world.advance(minutes=5)
+    await world.after(world.ben.open_home())
+    home = str(world.ben.home.view.body) if world.ben.home else ""
+    assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
 
 
 @bot_with(ADMIN_USERS="{ben}")

@@ -10,7 +10,7 @@ from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
-from tests.modes import in_both_modes, on_both_engines
+from tests.modes import bot_with, in_both_modes, on_both_engines
 from tests.world import REPLICA, World, buttons_of, delivery_of
 
 AGAIN = "Create again"
@@ -59,20 +59,19 @@ async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(
 
 
 @in_both_modes
-async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(ADMIN_USERS="{ben}, {cleo}, {ana}, {ben}")
+async def test_admins_are_mentioned_once_each_and_can_answer(world: World) -> None:
     ana, ben = world.ana.user.id, world.ben.user.id
     cleo = world.slack.user("cleo").id
-    async with world.running_bot(ADMIN_USERS=f"{ben}, {cleo}, {ana}, {ben}"):
-        await loses_a_create_call(world)
-        card = card_of(world)
-        question = world.question(card)
-        assert question.pings == {ana, ben, cleo}
-        for user in (ana, ben, cleo):
-            assert question.text.count(f"<@{user}>") == 1
-        assert "No access? Ask" in question.text
+    await loses_a_create_call(world)
+    card = card_of(world)
+    question = world.question(card)
+    assert question.pings == {ana, ben, cleo}
+    for user in (ana, ben, cleo):
+        assert question.text.count(f"<@{user}>") == 1
+    assert "No access? Ask" in question.text
 
-        await world.after(world.ben.click(question, "Cancel request"))
+    await world.after(world.ben.click(question, "Cancel request"))
 
     settled = world.now(question)
     assert f"Settled: <@{ben}> cancelled the request." in settled.text
@@ -80,42 +79,40 @@ async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World)
 
 
 @on_both_engines
+@bot_with(callbacks=False, ADMIN_USERS="{ben}")
 async def test_without_callbacks_admins_are_asked_first_and_then_the_person_too(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
     ana, ben = world.ana.user.id, world.ben.user.id
-    async with world.running_bot(callbacks=False, ADMIN_USERS=ben):
-        await loses_a_create_call(world)
-        card = card_of(world)
-        first = world.question(card)
-        assert first.pings == {ben}
-        assert labels(first) == BUTTONS
+    await loses_a_create_call(world)
+    card = card_of(world)
+    first = world.question(card)
+    assert first.pings == {ben}
+    assert labels(first) == BUTTONS
 
-        await world.advance(days=1)
-        second = world.question(card)
-        assert second.ts != first.ts
-        assert second.pings == {ana, ben}
+    await world.advance(days=1)
+    second = world.question(card)
+    assert second.ts != first.ts
+    assert second.pings == {ana, ben}
 
-        world.service.faults.next("create_video", Reset())
-        await world.after(world.ana.click(second, AGAIN), minutes=5)
-        third = world.question(card)
-        assert third.pings == {ben}, "another attempt is another question"
-        await world.after(world.ana.click(third, "Cancel request"))
-        assert len(world.replies(card)) == 1
+    world.service.faults.next("create_video", Reset())
+    await world.after(world.ana.click(second, AGAIN), minutes=5)
+    third = world.question(card)
+    assert third.pings == {ben}, "another attempt is another question"
+    await world.after(world.ana.click(third, "Cancel request"))
+    assert len(world.replies(card)) == 1
 
 
+@bot_with(callbacks=False, ADMIN_USERS="{ben}")
 async def test_without_callbacks_a_question_in_a_direct_message_is_for_the_person(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
     ana, ben = world.ana.user.id, world.ben.user.id
-    async with world.running_bot(callbacks=False, ADMIN_USERS=ben):
-        await loses_a_create_call(world, "vault")
-        question = world.question(card_of(world))
-        assert question.channel == world.slack.dm("ana").id
-        assert question.pings == {ana, ben}
-        assert question.text.startswith(f"<@{ana}>")
+    await loses_a_create_call(world, "vault")
+    question = world.question(card_of(world))
+    assert question.channel == world.slack.dm("ana").id
+    assert question.pings == {ana, ben}
+    assert question.text.startswith(f"<@{ana}>")
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -133,27 +130,26 @@ async def test_a_question_whose_answer_was_lost_is_looked_for_and_posted_once(
     assert question.edited is None, "there was nothing new to say"
 
 
-async def test_a_question_is_edited_to_say_how_it_was_settled(quiet_world: World) -> None:
-    world = quiet_world
+@bot_with(ADMIN_USERS="{ben}")
+async def test_a_question_is_edited_to_say_how_it_was_settled(world: World) -> None:
     ana, ben = world.ana.user.id, world.ben.user.id
-    async with world.running_bot(ADMIN_USERS=ben):
-        await loses_a_create_call(world, made=True)
-        card = card_of(world)
-        first = world.question(card)
+    await loses_a_create_call(world, made=True)
+    card = card_of(world)
+    first = world.question(card)
 
-        world.service.faults.next("create_video", Reset(done=True))
-        await world.after(world.ben.click(first, AGAIN), minutes=16)
-        second = world.question(card)
-        assert second.ts != first.ts, "a second attempt is asked about in a message of its own"
-        assert second.pings == {ana, ben}
-        assert f"Settled: <@{ben}> chose to create it again." in world.now(first).text
+    world.service.faults.next("create_video", Reset(done=True))
+    await world.after(world.ben.click(first, AGAIN), minutes=16)
+    second = world.question(card)
+    assert second.ts != first.ts, "a second attempt is asked about in a message of its own"
+    assert second.pings == {ana, ben}
+    assert f"Settled: <@{ben}> chose to create it again." in world.now(first).text
 
-        await world.after(world.ana.click(first, AGAIN))
-        assert "already settled" in world.ephemerals(world.ana)[-1]
+    await world.after(world.ana.click(first, AGAIN))
+    assert "already settled" in world.ephemerals(world.ana)[-1]
 
-        [_, video] = world.service.videos
-        await world.ana.click(second, "I found it")
-        await world.after(world.ana.form.submit({"remote_id": video}), minutes=5)
+    [_, video] = world.service.videos
+    await world.ana.click(second, "I found it")
+    await world.after(world.ana.form.submit({"remote_id": video}), minutes=5)
 
     assert f"Settled: <@{ana}> found it." in world.now(second).text
     for question in (first, second):
