@@ -431,6 +431,11 @@ def buttons_of(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
+def labels(message: Message) -> list[str]:
+    """Return the labels of a message's buttons."""
+    return [_label(each) for each in buttons_of(message.blocks)]
+
+
 def _label(button: Mapping[str, Any]) -> str:
     return str(button["text"]["text"])
 

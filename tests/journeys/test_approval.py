@@ -24,7 +24,7 @@ from tests.ops.test_backup import restore
 from tests.store.test_restore import back
 from tests.store.test_usage import used
 from tests.web.test_web import click
-from tests.world import REPLICA, World, buttons_of, delivery_of
+from tests.world import REPLICA, World, buttons_of, delivery_of, labels
 
 SCRIPT = "Welcome <@U1> to the team!\nWe are glad that you are here."
 
@@ -53,10 +53,6 @@ async def world(approving: World, request: pytest.FixtureRequest) -> AsyncIterat
 def requests(world: World, channel: str = "approvals") -> list[Message]:
     """Return the messages that ask for approval, oldest first."""
     return [each for each in world.slack.messages(channel) if "/approval" in delivery_of(each)]
-
-
-def labels(message: Message) -> list[str]:
-    return [each["text"]["text"] for each in buttons_of(message.blocks)]
 
 
 def audit(world: World) -> list[tuple[Any, ...]]:
@@ -185,27 +181,23 @@ async def test_an_approval_that_nobody_gives_expires(approving: World) -> None:
     assert world.timings.approve_within == timedelta(days=7)
     world.pauses = {**world.pauses, "approve_within": timedelta(hours=3)}
     async with world.running_bot(**settings(world)):
-        await _expires(world)
-
-
-async def _expires(world: World) -> None:
-    card, asked = await ask(world)
-    await world.advance(hours=2, minutes=59)
-    assert "Waiting for approval" in world.now(card).text
-    await world.advance(minutes=2)
-    assert "Not approved in time" in world.now(card).text
-    [reply] = world.replies(card)
-    assert reply.text.endswith("wasn't approved in time.\nYou weren't charged.")
-    assert labels(reply) == ["Edit and retry"]
-    assert "Not approved in time." in world.now(asked).text
-    for button in ("Approve", "Decline"):
-        await world.ben.click(asked, button)
-    await world.advance(minutes=5)
-    assert world.created_count() == 0
-    assert len(world.replies(card)) == 1
-    expired = "This wasn't approved in time."
-    assert world.ephemerals(world.ben, "approvals") == [expired, expired]
-    assert audit(world) == [("expired", None, "")]
+        card, asked = await ask(world)
+        await world.advance(hours=2, minutes=59)
+        assert "Waiting for approval" in world.now(card).text
+        await world.advance(minutes=2)
+        assert "Not approved in time" in world.now(card).text
+        [reply] = world.replies(card)
+        assert reply.text.endswith("wasn't approved in time.\nYou weren't charged.")
+        assert labels(reply) == ["Edit and retry"]
+        assert "Not approved in time." in world.now(asked).text
+        for button in ("Approve", "Decline"):
+            await world.ben.click(asked, button)
+        await world.advance(minutes=5)
+        assert world.created_count() == 0
+        assert len(world.replies(card)) == 1
+        expired = "This wasn't approved in time."
+        assert world.ephemerals(world.ben, "approvals") == [expired, expired]
+        assert audit(world) == [("expired", None, "")]
 
 
 async def test_a_request_is_tried_for_a_day_from_its_approval_on(world: World) -> None:

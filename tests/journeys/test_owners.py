@@ -11,7 +11,7 @@ from sandbox.faults import CannedResponse, LateCommit, Reset
 from sandbox.slack_objects import Message
 from tests.databases import query
 from tests.modes import bot_with, on_both_engines
-from tests.world import FOOTAGE, REPLICA, World, buttons_of, offered_ids
+from tests.world import FOOTAGE, REPLICA, World, labels, offered_ids
 
 SCRIPT = "I resign, effective today."
 NOT_YOURS = "Only its owner or an admin can do that."
@@ -34,10 +34,6 @@ def direct(world: World, name: str) -> str:
 def told(world: World, name: str) -> list[Message]:
     """Return what the bot has written to a person directly, oldest first."""
     return [each for each in world.slack.messages(direct(world, name)) if each.is_from_bot]
-
-
-def labels(message: Message) -> list[str]:
-    return [each["text"]["text"] for each in buttons_of(message.blocks)]
 
 
 async def says(world: World, person: Person, text: str) -> str:

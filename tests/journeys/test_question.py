@@ -11,7 +11,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.modes import bot_with, in_both_modes, on_both_engines
-from tests.world import REPLICA, World, buttons_of, delivery_of
+from tests.world import REPLICA, World, delivery_of, labels
 
 AGAIN = "Create again"
 ASKS = "Did this video get made?"
@@ -34,11 +34,6 @@ async def loses_a_create_call(world: World, channel: str = "studio", *, made: bo
 def card_of(world: World) -> Message:
     [card] = [m for m in world.posts() if delivery_of(m).endswith("/card")]
     return card
-
-
-def labels(message: Message) -> list[str]:
-    """Return the labels of a message's buttons."""
-    return [element["text"]["text"] for element in buttons_of(message.blocks)]
 
 
 async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(

@@ -10,9 +10,9 @@ from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
-from tests.journeys.test_question import BUTTONS, labels
+from tests.journeys.test_question import BUTTONS
 from tests.modes import on_both_engines
-from tests.world import World, is_question, number_of
+from tests.world import World, is_question, labels, number_of
 
 SCRIPTS = ("One.", "Two.", "Three.", "Four.")
 ASKS = "Did these 4 videos get made?"

@@ -39,9 +39,6 @@ def need(is_there: bool, what: str) -> None:  # noqa: FBT001 - reads as a senten
         (pytest.fail if environment(with_file=False).get("CI") else pytest.skip)(f"needs {what}")
 
 
-# The image
-
-
 @pytest.fixture(scope="module")
 def built() -> Iterator[tuple[Namespace, Image]]:
     """The image, built once: that takes most of the time."""
@@ -168,9 +165,6 @@ def test_nothing_secret_gets_into_the_image() -> None:
     assert container.sent(_ROOT, names) == names[:3]
 
 
-# Docker Compose
-
-
 def test_compose_runs_the_image_as_confined_as_it_can_be() -> None:
     compose = yaml.safe_load((_ROOT / "compose.yaml").read_text(encoding="utf-8"))
     schema = json.loads((_ROOT / "tests/data/compose.schema.json").read_text(encoding="utf-8"))
@@ -199,9 +193,6 @@ def _mebibytes(size: str) -> int:
     return int(size[:-1])
 
 
-# systemd
-
-
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
     """The unit, for an installation in this folder."""
@@ -225,9 +216,6 @@ def test_systemd_accepts_the_unit_and_finds_it_confined(check: str, unit: Path) 
     command = ["systemd-analyze", *check.split(), str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-
-
-# Slack's command line
 
 
 async def test_slacks_command_line_gets_the_manifest_and_starts_the_bot(quiet_world: World) -> None:

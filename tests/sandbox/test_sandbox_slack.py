@@ -144,9 +144,6 @@ async def opened(
     return ana.modal
 
 
-# What the bot may do
-
-
 async def test_slack_says_why_the_bot_cannot_post_there(
     slack: SandboxSlack, client: AsyncWebClient, subtests: pytest.Subtests
 ) -> None:
@@ -200,9 +197,6 @@ async def test_history_needs_membership_and_the_scope_of_its_kind_of_place(
     assert caught.value.response["needed"] == "im:history"
 
 
-# What people do
-
-
 async def test_a_response_url_accepts_five_answers_in_half_an_hour(
     slack: SandboxSlack, ana: Person, bot: Bot, clock: ManualClock
 ) -> None:
@@ -219,9 +213,6 @@ async def test_a_response_url_accepts_five_answers_in_half_an_hour(
     assert "expired_url" in expired.body
     assert [each.text for each in slack.ephemerals("ana", "studio")] == list("01234")
     assert [call.error for call in slack.calls][-2:] == ["used_url", "expired_url"]
-
-
-# Forms
 
 
 async def test_a_client_does_not_send_what_the_form_does_not_allow(
@@ -546,9 +537,6 @@ def ana_of_app(following: SandboxSlack) -> Person:
     return Person(following, "ana")
 
 
-# Shortcuts and Home
-
-
 async def test_buttons_of_home_name_no_channel_and_can_be_answered_nowhere(
     following: SandboxSlack, ana_of_app: Person, app: App, client: AsyncWebClient
 ) -> None:
@@ -566,9 +554,6 @@ async def test_buttons_of_home_name_no_channel_and_can_be_answered_nowhere(
         await ana_of_app.open_home()
     with pytest.raises(SlackApiError, match="not_enabled"):
         await client.views_publish(user_id=ana_of_app.user.id, view=HOME)
-
-
-# Delivery
 
 
 async def test_an_event_is_sent_again_three_times_until_it_is_answered(
