@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -55,7 +55,7 @@ class Request:
     operation: Operation
     method: str
     path: str
-    body: object
+    body: Any
     at: datetime
     status: int | None = None
     done: bool = False

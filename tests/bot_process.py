@@ -101,9 +101,6 @@ class BotProcess:
         return self._messages.recv() if self._messages.poll(_TIMEOUT_S) else "no message"
 
 
-# ── In the child process ──────────────────────────────────────────────────────────────────────────
-
-
 class _PortReporter(logging.Handler):
     """Sends the bot's port to the parent process when the log says it listens."""
 

@@ -275,8 +275,6 @@ def secrets_found(world: Inspected, logs: Iterable[Path]) -> list[str]:
     ]
 
 
-# ── Marks ─────────────────────────────────────────────────────────────────────────────────────────
-
 _CALLBACK: Final = "a callback's token"
 # The log masks secrets as a last resort: no record may depend on that.
 _MASKED: Final = Mark(MarkType.SECRET, "***", "something that was masked")
@@ -331,9 +329,6 @@ def _marks_of(params: Mapping[str, Any]) -> Iterator[Mark]:
             for line in lines[:3]:
                 if len(line) >= _MIN_TEXT:
                     yield Mark(type_, line[:_MAX_TEXT], f"a {name}")
-
-
-# ── Places ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _in_columns(

@@ -81,9 +81,6 @@ _DATES: Final = {"{ago}": "5 minutes ago", "{date_short_pretty} at {time}": "tod
 _NAME: Final = re.compile(r"Replica [A-Z2-9]{5}\b")
 
 
-# ── Markdown ──────────────────────────────────────────────────────────────────────────────────
-
-
 def plain(text: str) -> str:
     """Return Slack's mrkdwn as a reader sees it, in Markdown."""
     text = re.sub(r"<!date\^\d+\^([^|]*)\|[^>]*>", lambda date: _DATES[date[1]], text)
@@ -172,9 +169,6 @@ def rich_lines(element: Json) -> list[str]:
         text = _DATES[each["format"]] if each["type"] == "date" else each["text"]
         parts.append(f"`{text}`" if each.get("style", {}).get("code") else text)
     return ["".join(parts)]
-
-
-# ── What the renderers return ─────────────────────────────────────────────────────────────────
 
 
 def card_entries() -> Iterator[Entry]:
@@ -345,9 +339,6 @@ def view_entries() -> Iterator[Entry]:
     yield "Change limits, for an admin", view_lines(limits_form(_IN_FORCE, GROUPS))
 
 
-# ── Forms, as Slack got them ──────────────────────────────────────────────────────────────────
-
-
 async def form_entries() -> list[Entry]:
     """Return the forms as they open."""
     entries = []
@@ -370,8 +361,6 @@ async def form_entries() -> list[Entry]:
             await form.close()
     return entries
 
-
-# ── What has no renderer ──────────────────────────────────────────────────────────────────────
 
 _GAP: Final = re.compile(r"<[@#]\{\w*\}>|\{\w*\}|^:\w+: ")
 _EXAMPLES: Final = {"{noun}": "video", "{command}": "/video"}
@@ -402,9 +391,6 @@ def rest(page: str) -> dict[str, list[str]]:
         if text in wanted:
             found.setdefault(heading, []).append(text)
     return found
-
-
-# ── The page ──────────────────────────────────────────────────────────────────────────────────
 
 
 def chapter(heading: str, entries: Iterable[Entry], seen: set[str]) -> str:

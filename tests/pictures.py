@@ -131,9 +131,6 @@ _PLAYS_TO: Final = """(video, moment) => new Promise(done => {
 })"""
 
 
-# ── What moves ────────────────────────────────────────────────────────────────────────────────
-
-
 class Film:
     """Takes pictures of a window one after the other."""
 

@@ -172,9 +172,6 @@ def _name(work: Callable[..., Any]) -> str:
     return f"{work.__module__.removeprefix('bot.')}.{work.__qualname__}".replace(".<locals>", "")
 
 
-# ── Names ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def all_queries() -> Iterator[tuple[str, Query]]:
     """Yield each statement of the store with its name."""
     for module in pkgutil.iter_modules(bot.store.__path__):

@@ -50,7 +50,6 @@ async def test_a_mistake_is_shown_under_its_field_and_no_input_is_lost(
     await expect(ana.modal).to_be_hidden()
     await expect(ana.card("Kim's first day")).to_contain_text("Rendering")
     [create] = page_world.requests_for("create_video")
-    assert isinstance(create.body, dict)
     assert create.body["background_url"] == "https://example.com/office"
     [video] = page_world.service.videos.values()
     assert (video.script, video.name) == (SCRIPT, "Kim's first day")
