@@ -70,6 +70,17 @@ class Modal:
             for each in self.view.fields()
         }
 
+    async def send(self, values: Mapping[str, Any] | None = None, *, clicks: int = 1) -> Response:
+        """Submit the form as one that has to be accepted.
+
+        Raises:
+            ClientRefusal: it stays open, with its errors.
+        """
+        response = await self.submit(values, clicks=clicks)
+        if self.is_open:
+            raise ClientRefusal(f"the form stays open: {self.errors}")
+        return response
+
     async def submit(self, values: Mapping[str, Any] | None = None, *, clicks: int = 1) -> Response:
         """Fill in fields and press the submit button; other fields keep their values.
 

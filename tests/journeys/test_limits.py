@@ -299,8 +299,7 @@ async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spe
     world.slack.faults.always("usergroups.users.list", None)
     assert world.slack.user_groups is not None
     world.slack.user_groups[GROUP] = UserGroup({world.ana.user.id})
-    await form.submit()
-    assert not form.is_open
+    await form.send()
     await world.settle()
     assert world.created_count() == 1
 
@@ -371,8 +370,7 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(worl
 
     form = await limits_form(world, ana)
     assert form.values[f"{PER_USER}.0"] == "10"
-    await form.submit({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
-    assert not form.is_open, form.errors
+    await form.send({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
     await world.advance(seconds=10)
     for admin in (ana, cleo):
         shown = words(admin.home)
@@ -400,8 +398,7 @@ async def test_a_user_group_is_chosen_by_its_name(world: World) -> None:
     assert world.slack.user_groups is not None
     world.slack.user_groups[group] = UserGroup({ben.user.id})
     form = await limits_form(world, ana)
-    await form.submit({"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]})
-    assert not form.is_open, form.errors
+    await form.send({"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]})
     cleo = world.slack.user("cleo").id
     shown = f"Who can create videos: <!subteam^{group}> and <@{cleo}>"
     await world.advance(seconds=10)
@@ -473,8 +470,7 @@ async def test_all_mistakes_in_the_limits_are_shown_at_once(world: World) -> Non
         f"{PER_USER}.0": "This must be between 1 and 1,000,000 (in digits alone), not “many”.",
     }
     assert form.values["MAX_SCRIPT.0"] == "100"
-    await form.submit({PER_DAY: "5", PER_USER: "5"})
-    assert not form.is_open
+    await form.send({PER_DAY: "5", PER_USER: "5"})
 
 
 @bot_with(ADMIN_USERS="{ana}")

@@ -57,8 +57,7 @@ async def train(world: World, person: Person, owner: str) -> Message:
 async def limit_to_asking(world: World, person: Person, replica: str = REPLICA) -> None:
     await says(world, person, f"add {replica}")
     form = await change(world, person, f"rename {replica}")
-    await form.submit({"who_may_use": "ask"})
-    assert not form.is_open
+    await form.send({"who_may_use": "ask"})
 
 
 async def notice_of_use(world: World) -> Message:
@@ -203,8 +202,7 @@ async def test_a_removed_replica_is_gone_and_stays_so(world: World) -> None:
     said = str(form.view.body["blocks"])
     assert "Default in channels: 1. In progress: 1; unsent ones stop." in said
     assert "An admin still has to delete it at the video service." in said
-    await form.submit()
-    assert not form.is_open
+    await form.send()
     await world.advance(hours=3)
     assert "Ready" in world.now(card).text  # it was sent
 

@@ -100,8 +100,7 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(world: 
     assert form.title == "Create a video"
     assert form.values["replica_id"] == world.last_replica_id()
     assert "Kim" in str(form.view.body)
-    await form.submit({"script": "I am new here."})
-    assert not form.is_open
+    await form.send({"script": "I am new here."})
     await world.advance(minutes=5)
     [video] = world.service.videos.values()
     assert (video.replica_id, video.script) == (world.last_replica_id(), "I am new here.")
@@ -165,8 +164,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
     same = {**typed, "owner": world.ana.user.id, "agreed": [], "where": studio}
     assert form.values == same, "it has to be confirmed again"
     better = "https://storage.example.com/b.mp4"
-    await form.submit({"train_video_url": better, "agreed": ["yes"]})
-    assert not form.is_open
+    await form.send({"train_video_url": better, "agreed": ["yes"]})
     await world.advance(hours=4)
     first, second = world.requests_for("create_replica")
     assert second.body["train_video_url"] == better
@@ -521,8 +519,7 @@ async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
     await world.settle()
     assert not world.requests_for("create_replica")
 
-    await form.submit({"agreed": ["yes"]})
-    assert not form.is_open
+    await form.send({"agreed": ["yes"]})
     await world.settle()
     assert len(_created(world)) == 1
 
@@ -545,8 +542,7 @@ async def test_a_link_that_expires_within_a_day_warns_once_and_is_sent_on_the_se
     assert not world.requests_for("create_replica")
     assert not world.posts()
 
-    await form.submit()
-    assert not form.is_open
+    await form.send()
     await world.settle()
     [created] = _created(world)
     assert created[field] == link

@@ -187,8 +187,7 @@ async def test_what_slack_said_of_a_channel_long_ago_counts_for_nothing(world: W
         world.slack.change_channel("studio", is_pending_ext_shared=True)
         world.slack.faults.always(WHO_READS, CannedResponse(503))
         form = await world.open_form(world.ana)
-        await form.submit({"replica_id": REPLICA, "script": SCRIPT})
-        assert not form.is_open
+        await form.send({"replica_id": REPLICA, "script": SCRIPT})
         await world.advance(minutes=9)
         assert SCRIPT not in in_channel(world)
         world.slack.faults.always(WHO_READS, None)
