@@ -161,15 +161,17 @@ async def test_a_question_can_be_answered_in_home(world: World) -> None:
     assert "already settled" in str(world.ana.form.view.body)
 
 
-@bot_with(APPROVERS="{ana} {cleo}", APPROVAL_ABOVE="0")
-async def test_what_waits_for_the_reader_comes_first_in_home(world: World) -> None:
-    await opened(world, world.ana)
-    for person in (world.ben, world.ana):
-        await world.request_video(person, {"script": f"Of {person.user.name}."})
-    await world.advance(minutes=1)
-    shown = words(world.ana.home)
-    order = ["Waiting for your approval", "Of ben.", "Your requests", "Of ana."]
-    assert sorted(order, key=shown.index) == order
+async def test_what_waits_for_the_reader_comes_first_in_home(quiet_world: World) -> None:
+    world = quiet_world
+    cleo = Person(world.slack, "cleo").user.id
+    async with world.running_bot(APPROVERS=f"{world.ana.user.id} {cleo}", APPROVAL_ABOVE="0"):
+        await opened(world, world.ana)
+        for person in (world.ben, world.ana):
+            await world.request_video(person, {"script": f"Of {person.user.name}."})
+        await world.advance(minutes=1)
+        shown = words(world.ana.home)
+        order = ["Waiting for your approval", "Of ben.", "Your requests", "Of ana."]
+        assert sorted(order, key=shown.index) == order
 
 
 async def test_forms_open_from_home_and_ask_where_to_post(world: World) -> None:

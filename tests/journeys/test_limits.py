@@ -178,23 +178,25 @@ APRIL = "<!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
 
 
 @on_both_engines
-@bot_with(MAX_PER_USER_PER_MONTH="2", MAX_PER_MONTH="3")
-async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(world: World) -> None:
+async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(quiet_world: World) -> None:
+    world = quiet_world
     world.clock.set(datetime(2026, 3, 30, 23, tzinfo=UTC))
-    form = await world.open_form(Person(world.slack, "cleo"))
-    await make(world, world.ana, 2)
-    await world.advance(hours=24)  # on the 31st: nothing is left of the day
-    assert (await refused(world, world.ana)).startswith(
-        f"You've reached your limit of 2 requests a month. It resets {APRIL}. "
-    )
-    await make(world, world.ben)
-    assert (await refused(world, world.ben)).startswith(
-        f"Your workspace has reached its limit of 3 requests a month. It resets {APRIL}. "
-    )
-    await form.submit(VALUES)
-    assert "limit of 3 requests a month" in str(form.errors)
-    await world.advance(hours=1)
-    await make(world, world.ana)
+    settings = {"MAX_PER_USER_PER_MONTH": "2", "MAX_PER_MONTH": "3"}
+    async with world.running_bot(**settings):  # type: ignore[arg-type]
+        form = await world.open_form(Person(world.slack, "cleo"))
+        await make(world, world.ana, 2)
+        await world.advance(hours=24)  # on the 31st: nothing is left of the day
+        assert (await refused(world, world.ana)).startswith(
+            f"You've reached your limit of 2 requests a month. It resets {APRIL}. "
+        )
+        await make(world, world.ben)
+        assert (await refused(world, world.ben)).startswith(
+            f"Your workspace has reached its limit of 3 requests a month. It resets {APRIL}. "
+        )
+        await form.submit(VALUES)
+        assert "limit of 3 requests a month" in str(form.errors)
+        await world.advance(hours=1)
+        await make(world, world.ana)
 
 
 async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies: World) -> None:
@@ -226,26 +228,29 @@ async def told(world: World, person: Person, command: str = "/video") -> str:
 
 
 @on_both_engines
-@bot_with(VIDEO_USERS="{ana}", TRAINING_USERS="{ben}", ADMIN_USERS="{cleo}")
 async def test_only_the_people_of_a_list_may_create_or_train_and_admins_always(
-    world: World,
+    quiet_world: World,
 ) -> None:
+    world = quiet_world
     ana, ben, cleo = world.ana, world.ben, Person(world.slack, "cleo")
-    await make(world, ana)
-    refusal = f"Only some people here can do that. Ask <@{cleo.user.id}>."
-    assert await told(world, ana, "/replica") == refusal
-    assert await told(world, ben) == refusal
-    await world.request_replica(ben)
-    await world.request_video(cleo)
+    ids = {"VIDEO_USERS": ana.user.id, "TRAINING_USERS": ben.user.id, "ADMIN_USERS": cleo.user.id}
+    async with world.running_bot(**ids):  # type: ignore[arg-type]
+        await make(world, ana)
+        refusal = f"Only some people here can do that. Ask <@{cleo.user.id}>."
+        assert await told(world, ana, "/replica") == refusal
+        assert await told(world, ben) == refusal
+        await world.request_replica(ben)
+        await world.request_video(cleo)
 
-    form = await world.open_form(ana)
-    limits, now = world.bot.store.limits, world.clock.now()
-    await limits.change({"VIDEO_USERS": ben.user.id}, cleo.user.id, now)
-    await form.submit(VALUES)
-    assert form.errors == {
-        "replica_id": "Only some people here can do that. Ask cleo. What you entered stays here."
-    }
-    assert world.created_count() == 2
+        form = await world.open_form(ana)
+        limits, now = world.bot.store.limits, world.clock.now()
+        await limits.change({"VIDEO_USERS": ben.user.id}, cleo.user.id, now)
+        await form.submit(VALUES)
+        assert form.errors == {
+            "replica_id": "Only some people here can do that. Ask cleo. What you entered "
+            "stays here."
+        }
+        assert world.created_count() == 2
 
 
 @bot_with(VIDEO_USERS=GROUP, callbacks=False)
@@ -299,7 +304,8 @@ async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spe
     world.slack.faults.always("usergroups.users.list", None)
     assert world.slack.user_groups is not None
     world.slack.user_groups[GROUP] = UserGroup({world.ana.user.id})
-    await form.send()
+    await form.submit()
+    assert not form.is_open
     await world.settle()
     assert world.created_count() == 1
 
@@ -325,27 +331,29 @@ async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go
         assert world.slack.messages("studio") == []
 
 
-@bot_with(ADMIN_USERS="{ben}", MAX_PER_USER_PER_DAY="10", MAX_PER_MONTH="20")
-async def test_a_form_says_what_is_left_when_that_is_little(world: World) -> None:
-    await make(world, world.ana, 7)
-    assert "left" not in str((await world.open_form(world.ana)).view.body)
-    await make(world, world.ana)
-    form = await world.open_form(world.ana)
-    assert form.view.body["blocks"][0]["elements"][0]["text"] == (
-        f"2 of your 10 requests are left {UNTIL_TOMORROW}."
-    )
-    await form.choose("background", "background_url")
-    assert f"2 of your 10 requests are left {UNTIL_TOMORROW}." in str(form.view.body)
-    await form.close()
-    await make(world, world.ana, 1)
-    await make(world, world.ben, 7)
-    form = await world.open_form(world.ana, command="/replica")
-    assert form.view.body["blocks"][0]["elements"][0]["text"] == (
-        f"1 of your 10 requests is left {UNTIL_TOMORROW}.\n"
-        f"4 of your workspace's 20 requests are left {UNTIL_APRIL}."
-    )
-    await world.after(form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]}))
-    assert "limit of 10 requests a day" in await told(world, world.ana)
+async def test_a_form_says_what_is_left_when_that_is_little(quiet_world: World) -> None:
+    world = quiet_world
+    settings = {"MAX_PER_USER_PER_DAY": "10", "MAX_PER_MONTH": "20"}
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id, **settings):  # type: ignore[arg-type]
+        await make(world, world.ana, 7)
+        assert "left" not in str((await world.open_form(world.ana)).view.body)
+        await make(world, world.ana)
+        form = await world.open_form(world.ana)
+        assert form.view.body["blocks"][0]["elements"][0]["text"] == (
+            f"2 of your 10 requests are left {UNTIL_TOMORROW}."
+        )
+        await form.choose("background", "background_url")
+        assert f"2 of your 10 requests are left {UNTIL_TOMORROW}." in str(form.view.body)
+        await form.close()
+        await make(world, world.ana, 1)
+        await make(world, world.ben, 7)
+        form = await world.open_form(world.ana, command="/replica")
+        assert form.view.body["blocks"][0]["elements"][0]["text"] == (
+            f"1 of your 10 requests is left {UNTIL_TOMORROW}.\n"
+            f"4 of your workspace's 20 requests are left {UNTIL_APRIL}."
+        )
+        await world.after(form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]}))
+        assert "limit of 10 requests a day" in await told(world, world.ana)
 
 
 PER_DAY, PER_USER = "MAX_PER_DAY", "MAX_PER_USER_PER_DAY"
@@ -361,35 +369,40 @@ async def limits_form(world: World, admin: Person) -> Modal:
 
 
 @on_both_engines
-@bot_with(ADMIN_USERS="{ana},{cleo}", MAX_PER_USER_PER_DAY="10")
-async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(world: World) -> None:
+async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
     ana, ben, cleo = world.ana, world.ben, Person(world.slack, "cleo")
-    await opened(world, cleo)
-    await world.request_video(ben)
-    assert "Requests per person per day: *10*\n" in words(await opened(world, ana))
+    admins = f"{ana.user.id},{cleo.user.id}"
+    async with world.running_bot(ADMIN_USERS=admins, MAX_PER_USER_PER_DAY="10"):
+        await opened(world, cleo)
+        await world.request_video(ben)
+        assert "Requests per person per day: *10*\n" in words(await opened(world, ana))
 
-    form = await limits_form(world, ana)
-    assert form.values[f"{PER_USER}.0"] == "10"
-    await form.send({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
-    await world.advance(seconds=10)
-    for admin in (ana, cleo):
-        shown = words(admin.home)
-        assert f"Requests per person per day: *1*, changed by <@{ana.user.id}>" in shown
-        assert f"<@{ana.user.id}> lowered requests per person per day from 10 to 1" in shown
-    answer = await ben.command("/video")
-    assert "your limit of 1 request a day" in answer.body
-    request = await world.open_form(cleo)
-    await request.submit(ONE_VIDEO)
-    assert not request.is_open, "admins are on every list"
+        form = await limits_form(world, ana)
+        assert form.values[f"{PER_USER}.0"] == "10"
+        await form.submit({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
+        assert not form.is_open, form.errors
+        await world.advance(seconds=10)
+        for admin in (ana, cleo):
+            shown = words(admin.home)
+            assert f"Requests per person per day: *1*, changed by <@{ana.user.id}>" in shown
+            assert f"<@{ana.user.id}> lowered requests per person per day from 10 to 1" in shown
+        answer = await ben.command("/video")
+        assert "your limit of 1 request a day" in answer.body
+        request = await world.open_form(cleo)
+        await request.submit(ONE_VIDEO)
+        assert not request.is_open, "admins are on every list"
 
-    # An empty number is the one of the settings, and an empty list is everyone.
-    form = await limits_form(world, cleo)
-    await world.after(form.submit({PER_USER: None, "VIDEO_USERS": []}), seconds=10)
-    shown = words(ana.home)
-    assert "Requests per person per day: *10*\n" in shown
-    assert "Who can create videos: everyone\n" in shown
-    assert f"<@{cleo.user.id}> raised requests per person per day from 1 to 10" in shown
-    await world.request_video(ben)
+        # An empty number is the one of the settings, and an empty list is everyone.
+        form = await limits_form(world, cleo)
+        await world.after(form.submit({PER_USER: None, "VIDEO_USERS": []}), seconds=10)
+        shown = words(ana.home)
+        assert "Requests per person per day: *10*\n" in shown
+        assert "Who can create videos: everyone\n" in shown
+        assert f"<@{cleo.user.id}> raised requests per person per day from 1 to 10" in shown
+        await world.request_video(ben)
 
 
 @bot_with(ADMIN_USERS="{ana}")
@@ -398,7 +411,8 @@ async def test_a_user_group_is_chosen_by_its_name(world: World) -> None:
     assert world.slack.user_groups is not None
     world.slack.user_groups[group] = UserGroup({ben.user.id})
     form = await limits_form(world, ana)
-    await form.send({"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]})
+    await form.submit({"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]})
+    assert not form.is_open, form.errors
     cleo = world.slack.user("cleo").id
     shown = f"Who can create videos: <!subteam^{group}> and <@{cleo}>"
     await world.advance(seconds=10)
@@ -470,22 +484,24 @@ async def test_all_mistakes_in_the_limits_are_shown_at_once(world: World) -> Non
         f"{PER_USER}.0": "This must be between 1 and 1,000,000 (in digits alone), not “many”.",
     }
     assert form.values["MAX_SCRIPT.0"] == "100"
-    await form.send({PER_DAY: "5", PER_USER: "5"})
+    await form.submit({PER_DAY: "5", PER_USER: "5"})
+    assert not form.is_open
 
 
-@bot_with(ADMIN_USERS="{ana}")
-async def test_admins_see_what_was_spent_each_month_and_by_whom(world: World) -> None:
+async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: World) -> None:
+    world = quiet_world
     ana, ben = world.ana, world.ben
-    home = await opened(world, ana)
-    assert "*Usage this month*\nNothing yet." in words(home)
-    for _ in range(2):
-        await world.request_video(ben, {"script": "word " * 300})
-    await world.request_replica(ana)
-    await world.advance(seconds=10)
-    shown = words(ana.home)
-    total = "2 videos, about 4 min spoken, 1 training"
-    assert f"*Usage this month*\n{total}.\n<@{ben.user.id}>: 2 videos, about 4 min" in shown
-    assert f"\n<@{ana.user.id}>: 1 training" in shown
+    async with world.running_bot(ADMIN_USERS=ana.user.id):
+        home = await opened(world, ana)
+        assert "*Usage this month*\nNothing yet." in words(home)
+        for _ in range(2):
+            await world.request_video(ben, {"script": "word " * 300})
+        await world.request_replica(ana)
+        await world.advance(seconds=10)
+        shown = words(ana.home)
+        total = "2 videos, about 4 min spoken, 1 training"
+        assert f"*Usage this month*\n{total}.\n<@{ben.user.id}>: 2 videos, about 4 min" in shown
+        assert f"\n<@{ana.user.id}>: 1 training" in shown
 
     await world.advance(days=31)  # no bot has work meanwhile, so this takes no time
     async with world.running_bot(ADMIN_USERS=ana.user.id):
@@ -508,33 +524,35 @@ async def spent(world: World, moment: datetime) -> MonthSpending:
 
 
 @on_both_engines
-async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(world: World) -> None:
+async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(quiet_world: World) -> None:
+    world = quiet_world
     begun = world.clock.now()
     ana, ben = world.ana.user.id, world.ben.user.id
-    await world.request_video(world.ana, {"script": f"{MINUTE} {MINUTE}"})
-    await world.request_replica(world.ben)
-    await world.advance(minutes=5)
-    # One that the service refuses costs nothing; one without an answer may have.
-    world.service.faults.next("create_video", CannedResponse(400, {"error": "no"}))
-    await world.request_video(world.ana, {"script": "Refused."})
-    await world.advance(minutes=5)
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset(done=True))
-    asking = await world.request_video(world.ana, {"script": MINUTE})
-    await world.advance(minutes=16)
-    await world.ana.click(world.question(asking), "Create again")
-    await world.advance(minutes=5)
-    expected = [
-        PersonSpending(ana, 3, 0, timedelta(minutes=4)),
-        PersonSpending(ben, 0, 1, timedelta(0)),
-    ]
-    sums = await spent(world, begun)
-    assert sums.people == expected
-    assert sums.total == PersonSpending("", 3, 1, timedelta(minutes=4))
-    assert sums.since == begun.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    async with world.running_bot():
+        await world.request_video(world.ana, {"script": f"{MINUTE} {MINUTE}"})
+        await world.request_replica(world.ben)
+        await world.advance(minutes=5)
+        # One that the service refuses costs nothing; one without an answer may have.
+        world.service.faults.next("create_video", CannedResponse(400, {"error": "no"}))
+        await world.request_video(world.ana, {"script": "Refused."})
+        await world.advance(minutes=5)
+        world.service.callback_plan = CallbackPlan(times=0)
+        world.service.faults.next("create_video", Reset(done=True))
+        asking = await world.request_video(world.ana, {"script": MINUTE})
+        await world.advance(minutes=16)
+        await world.ana.click(world.question(asking), "Create again")
+        await world.advance(minutes=5)
+        expected = [
+            PersonSpending(ana, 3, 0, timedelta(minutes=4)),
+            PersonSpending(ben, 0, 1, timedelta(0)),
+        ]
+        sums = await spent(world, begun)
+        assert sums.people == expected
+        assert sums.total == PersonSpending("", 3, 1, timedelta(minutes=4))
+        assert sums.since == begun.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
-    later = begun + timedelta(days=31)
-    assert (await spent(world, later)).people == []
+        later = begun + timedelta(days=31)
+        assert (await spent(world, later)).people == []
     await world.advance(days=31)
     async with world.running_bot():
         await world.request_video(world.ben, {"script": MINUTE})

@@ -96,7 +96,8 @@ async def test_a_create_form_of_another_version_is_drawn_anew_with_what_was_type
     assert {name: form.values[name] for name in typed} == typed
     assert world.created_count() == 0
 
-    await form.send({"where": world.slack.channel("studio").id})
+    await form.submit({"where": world.slack.channel("studio").id})
+    assert not form.is_open, form.errors
     await world.advance(minutes=5)
     assert world.created_count() == 1
     [card] = world.slack.messages("studio")
@@ -110,7 +111,8 @@ async def test_what_was_typed_in_a_field_that_is_gone_is_shown(world: World) -> 
     assert UPDATED in shown(form)
     assert "A long <speech> *of* mine." in shown(form), "to be copied"
     assert form.values["replica_id"] == REPLICA
-    await form.send({"script": "A long <speech> *of* mine."})
+    await form.submit({"script": "A long <speech> *of* mine."})
+    assert not form.is_open, form.errors
     await world.settle()
     assert world.created_count() == 1
 
@@ -120,7 +122,8 @@ async def test_a_form_with_more_in_its_metadata_is_accepted(world: World, comman
     form = await world.open_form(world.ana, command=command)
     known = json.loads(form.view.body["private_metadata"])
     make_older(form, metadata={**known, "colour": "blue", "more": {"a": [1]}})
-    await form.send(TYPED if command == "/video" else TRAINING)
+    await form.submit(TYPED if command == "/video" else TRAINING)
+    assert not form.is_open, form.errors
 
 
 async def test_a_form_that_this_version_does_not_know_keeps_what_was_typed(world: World) -> None:
@@ -238,19 +241,21 @@ async def test_approvers_see_the_month_so_far_the_price_and_the_script_once(
         assert "so far" not in world.now(asked).text
 
 
-@bot_with(ADMIN_USERS="{ben}", PRICE_PER_MINUTE="1.5", PRICE_CURRENCY="CHF")
-async def test_with_a_price_the_form_and_home_say_what_it_comes_to(world: World) -> None:
-    for script in (MINUTE, "こんにちは。" * 50):
-        form = await world.open_form(world.ana, script)
-        assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
-        await form.close()
-    form = await world.open_form(world.ana)
-    assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
-    await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
-    await world.advance(minutes=5)
-    await world.after(world.ben.open_home())
-    home = str(world.ben.home.view.body) if world.ben.home else ""
-    assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
+async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: World) -> None:
+    world = quiet_world
+    price = {"PRICE_PER_MINUTE": "1.5", "PRICE_CURRENCY": "CHF"}
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id, **price):  # type: ignore[arg-type]
+        for script in (MINUTE, "こんにちは。" * 50):
+            form = await world.open_form(world.ana, script)
+            assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
+            await form.close()
+        form = await world.open_form(world.ana)
+        assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
+        await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
+        await world.advance(minutes=5)
+        await world.after(world.ben.open_home())
+        home = str(world.ben.home.view.body) if world.ben.home else ""
+        assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
 
 
 @bot_with(ADMIN_USERS="{ben}")
@@ -276,7 +281,8 @@ async def test_a_script_that_is_too_long_opens_the_form_and_says_how_much_to_cut
     await form.choose("background", "none")
     await form.submit({"replica_id": REPLICA})
     assert "The script has 3,317 characters. The limit is 3,000" in form.errors["script"]
-    await form.send({"script_2": ""})
+    await form.submit({"script_2": ""})
+    assert not form.is_open, form.errors
     await world.settle()
     [video] = world.service.videos.values()
     assert video.script == form.values["script"].strip()
@@ -287,7 +293,8 @@ async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(world: 
     script = ("Welcome to the team! " * 158).strip()
     form = await world.open_form(world.ana, script)
     assert "The limit is" not in str(form.view.body)
-    await form.send({"replica_id": REPLICA})
+    await form.submit({"replica_id": REPLICA})
+    assert not form.is_open, form.errors
     await world.settle()
     assert [video.script for video in world.service.videos.values()] == [script]
 
