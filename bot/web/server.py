@@ -9,27 +9,22 @@ import json
 import logging
 import re
 import time
-import zlib
-from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import unquote
 
 from aiohttp import hdrs, web
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from bot.kinds import Kind, id_of
 from bot.masking import Mask
 from bot.metrics import CONTENT_TYPE, Metrics
 from bot.model import token_hash
-from bot.service.client import CODINGS, GZIP_OR_ZLIB
 from bot.slack.context import HandlerContext
 from bot.store import DatabaseError
 from bot.tasks import RequestPriority
 from bot.timings import Clock
+from bot.web.callbacks import MAX_CALLBACK_BYTES, IdFinder
 from bot.web.connections import LimitedServer
 from bot.web.health import Readiness
 
@@ -37,15 +32,11 @@ _LOG: Final = logging.getLogger(__name__)
 # A form comes back as the bot made it, with what was typed: at most 30 kB. The largest that Slack
 # opens has 250 kB (view_too_large, https://docs.slack.dev/reference/methods/views.open).
 _MAX_REQUEST_BYTES: Final = 256 * 1024
-MAX_CALLBACK_BYTES: Final = 256 * 1024
-"""Of a callback's body, before and after decompression; the rest is not looked at."""
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 _MAX_SIGNATURE_AGE: Final = timedelta(minutes=5)
 _FORM: Final = "application/x-www-form-urlencoded"
 _NOT_KEPT: Final = {hdrs.CACHE_CONTROL: "no-store"}
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_ANY_ID: Final = "id"
 _LOG_INTERVAL: Final = timedelta(minutes=1)  # between two log lines
 
 
@@ -249,60 +240,3 @@ class _Rejections:
         if self._logged_at is None or not timedelta(0) <= now - self._logged_at < _LOG_INTERVAL:
             _LOG.warning(self._event, extra={"count": self._count, **details})
             self._count, self._logged_at = 0, now
-
-
-# ── The ids that a callback names ─────────────────────────────────────────────────────────────
-
-
-class IdFinder:
-    """Finds the ids of some kinds of jobs in callbacks, by the names of their fields.
-
-    A body is searched as a text, whatever it is: JSON, complete or cut off, in a text of JSON or
-    with single quotes; a form, XML or multipart. Each part of the pattern has a limit, so that the
-    time is linear in the length.
-
-    No format of callbacks is documented. What is found is only a candidate, which is read from the
-    service before it counts: it is better to find too much than too little.
-    """
-
-    def __init__(self, kinds: Iterable[Kind]) -> None:
-        self._kinds = {
-            field: kind.name for kind in kinds for field in (kind.id_field, *kind.id_aliases)
-        }
-        names = "|".join(map(re.escape, (*self._kinds, _ANY_ID)))
-        self._pattern = re.compile(
-            rf"(?<![\w ])(?P<field>{names})"  # what follows a space is a word in a text
-            r"""(?:\\{0,7}["']?\s{0,20}[:=>]\s{0,20}|"\r?\n\r?\n)"""
-            r"""(?:\\{0,7}(?P<quote>["'])(?P<quoted>[^"'\\<>\s]{1,200})\\{0,7}(?P=quote)"""
-            r"|(?!(?:null|true|false)\b)(?P<bare>[A-Za-z0-9._:-]{1,200}))"
-        )
-
-    def find(self, body: bytes, encoding: str, query: str) -> dict[str, str]:
-        """Return the remote id that a callback names for each kind: the first.
-
-        What is called an id and no more counts where none is named for the kind.
-
-        Args:
-            body: The body as it came, or its beginning.
-            encoding: Its Content-Encoding.
-            query: The query of its address.
-        """
-        content = _content(body[:MAX_CALLBACK_BYTES], encoding)
-        # Ids are ASCII: only encodings of several bytes have to be told apart.
-        text = unquote(content.decode(json.detect_encoding(content), errors="replace"))
-        named: dict[str, str] = {}
-        unnamed = ""
-        for found in self._pattern.finditer(f"{text}\n{query}"):
-            remote_id = id_of(found["quoted"] or found["bare"])
-            if found["field"] == _ANY_ID:
-                unnamed = unnamed or remote_id
-            elif remote_id:
-                named.setdefault(self._kinds[found["field"]], remote_id)
-        return {kind: unnamed for kind in self._kinds.values() if unnamed} | named
-
-
-def _content(body: bytes, encoding: str) -> bytes:
-    if encoding.strip().lower() in CODINGS or body.startswith(_GZIP_MAGIC):
-        with suppress(zlib.error):  # else it is taken as it is
-            return zlib.decompressobj(GZIP_OR_ZLIB).decompress(body, MAX_CALLBACK_BYTES)
-    return body

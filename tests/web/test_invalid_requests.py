@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bot.kinds.replica import REPLICA
 from bot.kinds.video import VIDEO
-from bot.web.server import MAX_CALLBACK_BYTES, IdFinder
+from bot.web.callbacks import MAX_CALLBACK_BYTES, IdFinder
 from sandbox.callback_shapes import SHAPES
 from sandbox.callback_shapes import encoded as shaped
 from sandbox.delivery import timestamp_of
