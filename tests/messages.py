@@ -451,6 +451,7 @@ _HEADINGS: Final = {
     "access.py": "Who may ask, and where I post",
     "views/kinds.py": "States, and what a failed training usually means",
     "views/card.py": "Further parts of messages",
+    "views/failures.py": "Further parts of messages",
 }
 #: In ``bot/slack``: they are about Slack's API, and their words are for the log or a terminal.
 _FOR_THE_LOG: Final = {

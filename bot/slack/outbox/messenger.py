@@ -35,7 +35,8 @@ from bot.slack.views.blocks import (
     short_name,
     shortened,
 )
-from bot.slack.views.card import AN_ADMIN, FOR_ADMINS, card, ended_outside, redirected, reply
+from bot.slack.views.card import card, ended_outside, redirected, reply
+from bot.slack.views.failures import AN_ADMIN, FOR_ADMINS
 from bot.slack.views.question import (
     approval_request,
     notice_of_day,
