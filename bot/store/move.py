@@ -17,7 +17,7 @@ from bot.store.engines import shown
 from bot.store.migrate import MOVED, steps
 from bot.store.postgres.engine import COMMAND, OWN_PATH, migrate_postgres
 from bot.store.postgres.engine import connect as connect_to_server
-from bot.store.postgres.errors import translated as translated_postgres
+from bot.store.postgres.engine import translated as translated_postgres
 from bot.store.sqlite import TABLES, FileLock, check_file, connect, steps_in_sqlite, translated
 
 Counts: TypeAlias = Mapping[str, int]

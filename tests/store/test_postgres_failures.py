@@ -22,8 +22,7 @@ from psycopg import errors
 from bot.metrics import Metrics
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.database import Query, Topic, Transaction, run_until_stored
-from bot.store.postgres.engine import PostgresDatabase, migrate
-from bot.store.postgres.errors import MEANINGS, Meaning, meaning_of
+from bot.store.postgres.engine import MEANINGS, Meaning, PostgresDatabase, meaning_of, migrate
 from bot.timings import Timings
 from tests.postgres_proxy import Fault, PostgresProxy
 from tests.postgres_server import QUICK, Server
