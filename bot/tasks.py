@@ -54,6 +54,8 @@ class BackgroundTasks:
     async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
+        except DatabaseError as error:
+            _LOG.warning("a background task stored nothing", extra={"reason": str(error)})
         except Exception:  # noqa: BLE001 - no caller awaits the task
             _LOG.exception("a background task failed", extra={"reference": reference()})
 

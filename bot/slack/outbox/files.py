@@ -133,6 +133,10 @@ class Uploads(Outbox):
                 await self._release(uploaded, self._ctx.clock.now())
                 return
             delivery = uploaded
+        async with self._failures(delivery, self._refused):  # it has the file's id now
+            await self._share(delivery, file)
+
+    async def _share(self, delivery: Delivery, file: _Attachment) -> None:
         if not await self._begin(delivery):
             return
         async with self._failures(delivery, self._refused, once=True):

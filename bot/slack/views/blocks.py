@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from bot.links import plain_link
-from bot.masking import MASKED
 from bot.model import spoken_time
 
 Json: TypeAlias = dict[str, Any]
@@ -415,10 +414,10 @@ def _words_of(part: Json) -> str:
         match each:
             case {"type": "text", "text": text, "style": {"code": True}}:
                 said.append(f"`{escape(text)}`")
+            case {"type": "text", "text": text, "style": {"bold": True}}:  # a name or a label
+                said.append(escape(_FORMATTING.sub("", text)))
             case {"type": "text", "text": text}:
-                # What is in place of a secret stays.
-                kept = (_FORMATTING.sub("", each) for each in text.split(MASKED))
-                said.append(escape(MASKED.join(kept)))
+                said.append(escape(text))
             case {"type": "channel", "channel_id": channel}:
                 said.append(f"<#{channel}>")
             case {"type": "link", "url": url, "text": label}:

@@ -30,6 +30,7 @@ from bot.slack.views.blocks import (
     rich,
     section,
     short_name,
+    size,
     title,
     unformatted,
     words,
@@ -304,7 +305,8 @@ def reply(
     head = f"<@{job.user}>, {called} {_ending(job, presenter, names)}"
     if job.state is State.SUCCEEDED:
         links = [anchor(url, label) for label, url in presenter.links(job).items()]
-        blocks = [section(joined([head, joined(links, by=" · ")], MAX_SECTION))]
+        room = MAX_SECTION - size(f"{head}\n")
+        blocks = [section(joined([head, joined(links, room, by=" · ")]))]
         if transcript:
             shown = cut(transcript, MAX_SHOWN)
             rest = _BEGINNING if shown != transcript else ""
