@@ -15,7 +15,6 @@ _URL: Final = "https://YOUR-HOST"
 _REQUEST_URL: Final = re.compile(rf"(?: *#.*\n)*.*url: {_URL}.*\n")
 _COMMENT: Final = re.compile(r"(?:^|\s)#.*")
 _KEY: Final = re.compile(r"\w+:(?: |$)")
-_COMMAND: Final = re.compile(r"/(?=(?:video|replica)\b)")
 
 
 def manifest(settings: ManifestSettings, *, socket_mode: bool | None = None) -> str:
@@ -38,7 +37,10 @@ def manifest(settings: ManifestSettings, *, socket_mode: bool | None = None) -> 
         text = _HEADER.sub("# The Slack app: paste this into its App Manifest.\n", text)
     if settings.public_url is not None:
         text = text.replace(_URL, settings.public_url)
-    return _COMMAND.sub(f"/{settings.command_prefix}", text)
+    commands = [
+        each["command"].removeprefix("/") for each in read(text)["features"]["slash_commands"]
+    ]
+    return re.sub(rf"/(?=(?:{'|'.join(commands)})\b)", f"/{settings.command_prefix}", text)
 
 
 def manifest_json(settings: ManifestSettings) -> str:
