@@ -320,7 +320,7 @@ _OTHER_AT: Final = Query(
     "SELECT 1 FROM deliveries WHERE job_id = :job_id AND ts = :ts AND id <> :id"
 )
 # It does not wait for the card: that is in another place.
-_ADD_APPROVAL: Final = Query(
+_ADD_ADDRESSED: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, number, state, channel, direct, addressee, due_at)
     SELECT :job_id, :role, coalesce(max(number) + 1, :first), 'pending', :channel, :direct,
@@ -856,16 +856,16 @@ def add_below(tx: Transaction, job: Job, role: Role, now: int) -> None:
         tell(tx, Topic.DELIVERIES, added["due_at"], now)
 
 
-def add_notice(tx: Transaction, job: Job, now: int) -> None:
-    """Owe the person in the footage of a new training the message that says so."""
+def add_direct(tx: Transaction, job: Job, role: Role, person: str | None, now: int) -> None:
+    """Owe a person a direct message about a job."""
     tx.all(
-        _ADD_APPROVAL,
+        _ADD_ADDRESSED,
         job_id=job.id,
-        role=Role.NOTICE.value,
+        role=role.value,
         first=0,
-        channel=job.owner,
+        channel=person,
         direct=1,
-        addressee=job.owner,
+        addressee=person,
         now=now,
     )
     tx.notify(Topic.DELIVERIES)
@@ -968,7 +968,7 @@ def add_approvals(tx: Transaction, job: Job, asked: Sequence[str], now: int, sin
             tx.all(_ADD_MOVED, **{name: moved[name] for name in (*kept, *settled)})
             continue
         tx.all(
-            _ADD_APPROVAL,
+            _ADD_ADDRESSED,
             job_id=job.id,
             role=Role.APPROVAL.value,
             first=first,

@@ -43,7 +43,7 @@ from bot.store.deliveries import (
     add_approvals,
     add_below,
     add_card,
-    add_notice,
+    add_direct,
     add_notice_of_day,
     add_question,
     edit_card,
@@ -817,7 +817,7 @@ class Jobs(DueRows):
             if job.approval is not None:
                 self._ask(tx, job, job.approval.asked, now)
             if job.owner is not None and job.kind in self._trainings:
-                add_notice(tx, job, to_ms(now))
+                add_direct(tx, job, Role.NOTICE, job.owner, to_ms(now))
             add_card(tx, job, self._timings.card_delay)
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final, TypeVar
 
 from bot.links import only_hosts
-from bot.model import Snapshot, Verdict
+from bot.model import Role, Snapshot, Verdict
 from bot.store.database import (
     Database,
     Query,
@@ -21,7 +21,7 @@ from bot.store.database import (
     optional_moment,
     to_ms,
 )
-from bot.store.deliveries import add_approvals, add_notice, edit_card, withdraw_notices
+from bot.store.deliveries import add_approvals, add_direct, edit_card, withdraw_notices
 from bot.store.due import UnreadableRows, number, optional_text, reading, text
 from bot.store.job_rows import AuditAction, job_from, record
 
@@ -375,7 +375,7 @@ class Replicas:
                     edit_card(tx, row["id"], row["user_id"], to_ms(now))
                 for row in tx.all(_GIVE_TRAINING, owner=owner, face=replica_id):
                     if row["owner"] not in {None, user}:
-                        add_notice(tx, job_from(row), to_ms(now))
+                        add_direct(tx, job_from(row), Role.NOTICE, owner, to_ms(now))
                 tx.notify(Topic.HOMES, owner)
             edited = tx.all(
                 _EDIT,

@@ -437,8 +437,7 @@ class Messenger(Outbox):
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         """Return what a delivery says now, in the form that Slack has not refused yet."""
         message = await self._said(outgoing, delivery)
-        # An approval is for somebody else, and so is a notice.
-        if delivery.direct and delivery.role not in {Role.APPROVAL, Role.NOTICE}:
+        if delivery.direct and delivery.addressee is None:  # others are not for who asked
             message = redirected(message, outgoing.job, self._ctx.access.bot_name)
         return as_sent(message, delivery)
 
