@@ -45,8 +45,7 @@ async def used_world(recorder: Recorder, quiet_world: World) -> AsyncIterator[Wo
     recorder.clock = lambda: len(world.slack.calls)
     world.service.pace = _PACE
     async with world.running_bot():
-        await world.request_video(world.ana)
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ana), minutes=5)
         recorder.take()
         yield world
 
@@ -60,8 +59,7 @@ async def test_opening_the_form_and_typing_into_it_asks_the_database_nothing(
     await world.settle()
     recorder.take()
 
-    form = await world.open_form(world.ana)
-    await world.settle()
+    form = await world.after(world.open_form(world.ana))
     ran = recorder.take()
     assert not ran.statements, str(ran)
 

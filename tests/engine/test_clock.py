@@ -111,8 +111,7 @@ async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
     world.service.on_request = hold
     armed = False
     async with world.running_bot():
-        await ask(world, world.ben, script=BEN)
-        await world.settle()
+        await world.after(ask(world, world.ben, script=BEN))
         armed = True
         await ask(world, world.ana, script=ANA)
         if call in {"read_video", "reply", "chat.update"}:
@@ -139,33 +138,28 @@ Step = Callable[[JumpyWorld], Awaitable[None]]
 async def queued(world: JumpyWorld) -> None:
     soon, later = world.clock.now() + timedelta(minutes=1), timedelta(minutes=30)
     world.service.rate_limited = RateLimit(soon, retry_after=later)
-    await ask(world, world.ana, script=ANA)
-    await world.advance(minutes=1)
+    await world.after(ask(world, world.ana, script=ANA), minutes=1)
 
 
 async def running(world: JumpyWorld) -> None:
-    await ask(world, world.ana, script=ANA)
-    await world.advance(seconds=30)
+    await world.after(ask(world, world.ana, script=ANA), seconds=30)
 
 
 async def unconfirmed(world: JumpyWorld) -> None:
     world.service.faults.next("create_video", Reset(done=True))
-    await ask(world, world.ana, script=ANA)
-    await world.advance(seconds=30)
+    await world.after(ask(world, world.ana, script=ANA), seconds=30)
 
 
 async def card_in_doubt(world: JumpyWorld) -> None:
     world.slack.faults.next("chat.postMessage", Reset(done=True))
-    await ask(world, world.ana, script=ANA)
-    await world.advance(seconds=10)
+    await world.after(ask(world, world.ana, script=ANA), seconds=10)
 
 
 async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
     """It is sent at a time that is wrong, and looked for in Slack, where the time is right."""
     limited = CannedResponse(429, "", {"Retry-After": "90"})
     world.slack.faults.next("chat.postMessage", limited, Reset(done=True))
-    await ask(world, world.ana, script=ANA)
-    await world.advance(seconds=30)
+    await world.after(ask(world, world.ana, script=ANA), seconds=30)
 
 
 @pytest.mark.parametrize("jumps", [[-DAY], [DAY, NONE]], ids=["back", "ahead and back"])
@@ -210,8 +204,7 @@ async def test_running_jobs_do_not_wait_until_a_clock_that_was_set_back_catches_
 ) -> None:
     world = quiet
     async with world.running_bot(callbacks=False):
-        await ask(world, world.ana, script=ANA)
-        await world.advance(seconds=30)
+        await world.after(ask(world, world.ana, script=ANA), seconds=30)
         world.wrong.off = -HOUR
         await world.advance(minutes=5)
 
@@ -230,8 +223,7 @@ async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set(
     world.service.next_video(Scenario(end="never"))
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(world.running_bot(callbacks=False))
-        await ask(world, world.ana, script=ANA)
-        await world.advance(minutes=5)
+        await world.after(ask(world, world.ana, script=ANA), minutes=5)
         if restarts:
             await stack.aclose()
         world.wrong.off = jump

@@ -122,8 +122,7 @@ async def test_a_callback_reaches_the_other_copy_at_any_moment_of_a_job(world: W
 
         world.service.on_request = call_back
         world.slack.on_request = call_back
-        await world.request_video(world.ana)
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ana), minutes=5)
         assert len(world.requests_for("create_video")) == 3
         cards = world.slack.messages("studio")
         assert ["Ready" in world.now(card).text for card in cards] == [True] * 3
@@ -136,8 +135,7 @@ async def test_a_copy_that_starts_delays_no_edit_of_the_others(world: World) -> 
         world.slack.faults.next("chat.update", CannedResponse(429, "", {"Retry-After": "5"}))
         video = next(iter(world.service.videos))
         world.service.finish(video)
-        await world.service.call_back(video)
-        await world.settle()
+        await world.after(world.service.call_back(video))
         assert "Ready" not in world.now(card).text, "it is tried again in five seconds"
         async with world.running_bot():
             await world.advance(seconds=10)
@@ -403,8 +401,7 @@ async def test_clocks_that_are_far_apart_cost_no_money(
 ) -> None:
     world = world_of_copies
     async with running_apart(world, difference) as copies:
-        await slow_call(world, call, copies)
-        await world.advance(minutes=20)
+        await world.after(slow_call(world, call, copies), minutes=20)
         assert len(world.requests_for("create_video")) == 3
         for message in world.slack.messages("studio"):
             assert "Ready" in message.text
@@ -536,8 +533,7 @@ async def test_an_edit_that_comes_late_is_not_what_a_card_shows_in_the_end(
     async with paused.running_first():
         reached, let_go = await _held(world, "chat.update", "Rendering")
         world.creates_slowly()
-        await ask(world, world.ana)
-        await world.settle()
+        await world.after(ask(world, world.ana))
         world.clock.set(world.clock.now() + timedelta(seconds=2))
         async with paused.stopped(reached):
             await paused.goes_on_until(lambda: paused.cards() and "Ready" in paused.cards()[0].text)

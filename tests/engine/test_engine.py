@@ -132,8 +132,7 @@ async def test_requests_delay_background_work_only_for_a_while(quiet_world: Worl
     world = quiet_world
     world.pauses = {"request_pause": LONG, "max_request_delay": SHORT}
     async with world.running_bot():
-        await ask(world, world.ana)
-        await world.settle()
+        await world.after(ask(world, world.ana))
         assert (world.created_count(), len(world.posts())) == (1, 1)
 
 
@@ -170,8 +169,7 @@ async def test_the_more_requests_wait_the_fewer_steps_begin_at_a_time(
     # From one claim to the next, while requests wait.
     world.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=2)}
     async with world.running_bot(callbacks=False):
-        await send_many(world, world.ana)
-        await world.settle()
+        await world.after(send_many(world, world.ana))
         async with requests_waiting(world, requests):
             with held_back(world, "read_video") as gate:
                 world.clock.set(world.clock.now() + timedelta(minutes=1))

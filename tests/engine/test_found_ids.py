@@ -60,8 +60,7 @@ async def _types(world: World, lost: Lost, remote_id: str) -> Modal:
     await world.ana.click(world.question(lost.card), "I found it")
     form = world.ana.modal
     assert form is not None
-    await form.submit({"remote_id": remote_id})
-    await world.settle()
+    await world.after(form.submit({"remote_id": remote_id}))
     return form
 
 
@@ -246,8 +245,7 @@ async def test_a_video_that_is_late_is_not_ended_by_one_answer_that_does_not_fin
 ) -> None:
     pace = Pace(generating=timedelta(minutes=25))
     world.service.next_video(Scenario(pace=pace, callback_plan=SILENT))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=20)
+    card = await world.after(world.request_video(world.ana), minutes=20)
     assert "longer than usual" in world.now(card).text
 
     world.service.faults.next("read_video", answer)
@@ -261,8 +259,7 @@ async def test_a_video_is_not_ended_by_answers_that_do_not_find_it_now_and_then(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(end="never"))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=20)
+    card = await world.after(world.request_video(world.ana), minutes=20)
 
     for _ in range(8):
         world.service.faults.next("read_video", UNKNOWN[0])
@@ -285,8 +282,7 @@ async def test_a_training_that_is_not_found_for_hours_goes_on(world: World) -> N
 
 async def test_a_video_that_stays_unknown_for_an_hour_has_failed(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=20)
+    card = await world.after(world.request_video(world.ana), minutes=20)
     world.service.faults.always("read_video", UNKNOWN[1])
 
     await world.advance(minutes=55)
@@ -363,8 +359,7 @@ async def test_create_again_does_not_wait_for_ever_for_what_a_callback_named(
     await _calls_back(world, lost, "v-of-others")
     await world.advance(minutes=20)
 
-    await world.ana.click(world.question(lost.card), "Create again")
-    await world.advance(minutes=20)
+    await world.after(world.ana.click(world.question(lost.card), "Create again"), minutes=20)
 
     assert len(world.requests_for("create_video")) == 2
     world.service.faults.clear()

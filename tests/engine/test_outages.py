@@ -32,8 +32,7 @@ async def test_a_service_that_is_gone_is_one_line_with_the_cause_and_one_when_it
 ) -> None:
     port = int(world.service.url.rpartition(":")[2])
     await world.service.stop()
-    await world.request_video(world.ana)
-    await world.advance(minutes=10)
+    await world.after(world.request_video(world.ana), minutes=10)
     assert lines(caplog, "the video service") == [("down", "refused")]
 
     await world.service.start(port)
@@ -49,8 +48,7 @@ async def test_a_single_failed_call_is_no_outage(
 ) -> None:
     caplog.set_level("DEBUG", logger="bot")
     world.service.faults.next("create_video", CannedResponse(503, "<html>Secret words</html>"))
-    await world.request_video(world.ana)
-    await world.advance(minutes=2)
+    await world.after(world.request_video(world.ana), minutes=2)
 
     assert lines(caplog, "the video service") == []
     [failed] = [each for each in caplog.records if each.message == "a call failed"]
@@ -125,8 +123,7 @@ async def test_a_long_rate_limit_is_one_line(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.service.rate_limited = RateLimit(world.clock.now() + timedelta(hours=3))
-    await world.request_video(world.ana)
-    await world.advance(hours=2)
+    await world.after(world.request_video(world.ana), hours=2)
 
     # Reads have a limit of their own.
     assert len([each for each in caplog.records if "limits calls" in each.message]) <= 2
@@ -186,8 +183,7 @@ async def test_admins_read_in_home_and_monitoring_when_the_next_try_is(quiet_wor
     world.service.out_of_credit = True
     async with world.running_bot(ADMIN_USERS=world.ana.user.id):
         await ask(world, world.ben)
-        await world.ana.open_home()
-        await world.advance(seconds=5)
+        await world.after(world.ana.open_home(), seconds=5)
         assert world.ana.home is not None
         shown = str(world.ana.home.view.body)
         assert re.search(r"top up the account\. Next try: <!date\^\d+\^", shown), shown
@@ -244,10 +240,8 @@ async def test_one_persons_throttled_requests_do_not_go_before_a_later_one_of_so
     world.service.limits.throttled[ODD] = timedelta(hours=1)
     async with world.running_bot():
         # All at once: the turns of those that were not tried yet come before Ben's.
-        await send_at_once(world, world.ana, 10)
-        await world.advance(minutes=55)
-        await ask_with(world, world.ben, REPLICA)
-        await world.advance(minutes=6)
+        await world.after(send_at_once(world, world.ana, 10), minutes=55)
+        await world.after(ask_with(world, world.ben, REPLICA), minutes=6)
         assert world.created_count() == 1
 
 

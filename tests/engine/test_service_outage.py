@@ -49,8 +49,7 @@ async def bot_at_work(world: World, timings: Timings = TIMINGS) -> AsyncIterator
     """
     world.timings = timings
     async with world.running_bot(callbacks=False):
-        await ask_at_once(world, MADE)
-        await world.settle()
+        await world.after(ask_at_once(world, MADE))
         yield
 
 
@@ -120,8 +119,7 @@ async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themsel
     world, number, is_silence = quiet_world, 100, isinstance(outage, Hang)
     async with bot_at_work(world, IMPATIENT if is_silence else TIMINGS):
         world.service.answer_all(outage)
-        await ask_at_once(world, number)
-        await world.advance(seconds=10)
+        await world.after(ask_at_once(world, number), seconds=10)
         waiting = [each for each in world.slack.messages("studio") if "is down" in each.text]
         assert len(waiting) >= number - 4
         if not is_silence:  # it would be as long in real time
@@ -146,8 +144,7 @@ async def test_where_creates_alone_fail_few_are_tried_and_all_others_are_made_la
     world.service.add_replica(GOOD, "Good")
     async with bot_at_work(world):
         world.service.answer_all(DOWN, CREATES)
-        await ask_often(world, number, replicas)
-        await world.advance(minutes=10)
+        await world.after(ask_often(world, number, replicas), minutes=10)
         tried = sent(world, MADE)
         assert 2 <= tried <= 4 + 8
         world.service.answer_all(None, CREATES)
@@ -190,8 +187,7 @@ async def test_trainings_that_fail_hold_no_videos_up(quiet_world: World) -> None
         world.service.answer_all(DOWN, ["create_replica"])
         for person in (world.ana, world.ben):
             await world.request_replica(person)
-        await ask_often(world, 10)
-        await world.advance(seconds=10)
+        await world.after(ask_often(world, 10), seconds=10)
         assert world.created_count() == MADE + 10
 
 
@@ -201,8 +197,7 @@ async def test_after_a_start_one_create_finds_out_whether_the_service_works(
     world = quiet_world
     async with bot_at_work(world):
         world.service.answer_all(DOWN)
-        await ask_often(world, 20)
-        await world.advance(minutes=1)
+        await world.after(ask_often(world, 20), minutes=1)
     before = sent(world, 0)
     world.service.answer_all(None)
     world.service.answer_all(DOWN, CREATES)
@@ -220,12 +215,10 @@ async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(
     world = quiet_world
     world.timings = TIMINGS
     async with world.running_bot(callbacks=False, ADMIN_USERS=world.ana.user.id) as bot:
-        await ask_at_once(world, MADE)
-        await world.settle()
+        await world.after(ask_at_once(world, MADE))
         began = world.clock.now()
         world.service.answer_all(DOWN)
-        await ask_often(world, 10)
-        await world.advance(minutes=2)
+        await world.after(ask_often(world, 10), minutes=2)
         said = "The video service is down. I'll send this when it's back."
         assert [each for each in world.slack.messages("studio") if said in each.text]
         waiting = 10 - sent(world, MADE)
@@ -236,8 +229,7 @@ async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(
         assert (service["ok"], service["waiting"]) == (False, waiting)
         assert service["since"] == began.isoformat().replace("+00:00", "Z")
         assert report["checks"]["work"]["ok"], "what waits for the service is not late"
-        await world.ana.open_home()
-        await world.settle()
+        await world.after(world.ana.open_home())
         assert world.ana.home is not None
         home = str(world.ana.home.view.body)
         assert "The video service went down" in home
@@ -251,8 +243,7 @@ async def test_a_request_that_waits_for_the_end_of_an_outage_for_a_day_ends_with
     world.pauses = {**world.pauses, "recheck_down": timedelta(minutes=10)}
     async with bot_at_work(world):
         world.service.answer_all(DOWN)
-        await ask_often(world, 5)
-        await world.settle()
+        await world.after(ask_often(world, 5))
         card = [each for each in world.slack.messages("studio") if "is down" in each.text][-1]
         await world.advance(hours=26)
         [reply] = world.replies(card)
@@ -263,10 +254,8 @@ async def test_what_waits_for_the_end_of_an_outage_costs_no_work(quiet_world: Wo
     world = quiet_world
     async with bot_at_work(world):
         world.service.answer_all(DOWN)
-        await ask_often(world, 10)
-        await world.advance(seconds=10)
-        claims = await claims_of(world)
-        await world.advance(minutes=10)
+        await world.after(ask_often(world, 10), seconds=10)
+        claims = await world.after(claims_of(world), minutes=10)
         assert await claims_of(world) == claims
 
 
@@ -307,22 +296,18 @@ async def test_a_create_that_hangs_gives_its_place_to_others(quiet_world: World)
         answered.set()
 
 
-async def test_a_callback_is_worth_a_read_while_reads_are_limited(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
-        other = await world.request_video(world.ben)
-        wait = timedelta(days=1)
-        world.service.faults.next(
-            "read_video", CannedResponse(429, headers={"Retry-After": "86400"})
-        )
-        await world.advance(seconds=15)
-        world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
-        await world.advance(seconds=30)
-        assert "The video service is busy." in world.now(card).text + world.now(other).text
-        world.service.rate_limited = None
-        await world.advance(minutes=2)
-        assert "is ready" in world.replies(card)[0].text
+async def test_a_callback_is_worth_a_read_while_reads_are_limited(world: World) -> None:
+    card = await world.request_video(world.ana)
+    other = await world.request_video(world.ben)
+    wait = timedelta(days=1)
+    world.service.faults.next("read_video", CannedResponse(429, headers={"Retry-After": "86400"}))
+    await world.advance(seconds=15)
+    world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
+    await world.advance(seconds=30)
+    assert "The video service is busy." in world.now(card).text + world.now(other).text
+    world.service.rate_limited = None
+    await world.advance(minutes=2)
+    assert "is ready" in world.replies(card)[0].text
 
 
 async def test_a_long_wait_that_a_read_is_asked_for_is_not_taken_at_its_word(
@@ -374,8 +359,7 @@ async def test_a_service_that_answers_502_to_unknown_ids_is_not_down(
     world.timings = TIMINGS
     world.service.unknown_id_status = 502
     async with world.running_bot(callbacks=False):
-        await ask_often(world, 5)
-        await world.advance(minutes=10)
+        await world.after(ask_often(world, 5), minutes=10)
         assert world.created_count() == 5
     assert outage_lines(caplog) == ["the video service is down", "the video service is back"]
 
@@ -386,8 +370,7 @@ async def test_a_403_is_an_answer_where_unknown_ids_answer_500(quiet_world: Worl
     world.service.add_replica(GOOD, "Good")
     async with bot_at_work(world):
         world.service.limits.forbidden.add(GOOD)
-        await ask(world, world.ana, GOOD)
-        await world.advance(minutes=10)
+        await world.after(ask(world, world.ana, GOOD), minutes=10)
         card = world.slack.messages("studio")[-1]
         assert world.replies(card), "the person is told"
         assert sent(world, MADE) <= 2
@@ -403,8 +386,7 @@ async def test_several_broken_replicas_are_no_outage(
     async with bot_at_work(world):
         await ask_often(world, 100, broken, people=4)
         for _ in range(60):
-            await ask(world, world.ana)
-            await world.advance(seconds=10)
+            await world.after(ask(world, world.ana), seconds=10)
         assert asked_about(world) <= len(broken) * (4 + 8)
     # One may be seen where another fails within a minute of the one before, and never again for
     # those: its beginning and its end are a line each.
@@ -418,8 +400,7 @@ async def test_a_wait_that_a_read_is_asked_for_hides_no_outage(quiet_world: Worl
         world.service.answer_all(limited, ["read_video"])
         await world.advance(seconds=15)
         world.service.answer_all(DOWN)
-        await ask_often(world, 50)
-        await world.advance(minutes=10)
+        await world.after(ask_often(world, 50), minutes=10)
         assert sent(world, MADE) <= 4
 
 
@@ -427,8 +408,7 @@ async def test_a_429_during_an_outage_is_not_its_end(quiet_world: World) -> None
     world = quiet_world
     async with bot_at_work(world):
         world.service.answer_all(DOWN)
-        await ask_often(world, 50)
-        await world.advance(seconds=30)
+        await world.after(ask_often(world, 50), seconds=30)
         for _ in range(10):
             limited = CannedResponse(429, headers={"Retry-After": "30"})
             world.service.faults.next("read_video", limited)

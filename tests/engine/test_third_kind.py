@@ -196,8 +196,7 @@ async def test_the_video_form_works_beside_a_second_kind_that_other_jobs_can_use
     catalogued = replace(FEATURE, kind=replace(TRAILER, catalogued=True))
     async with quiet_world.running_bot(features=(*FEATURES, catalogued)):
         await quiet_world.request_video(quiet_world.ana)
-        await quiet_world.ana.command("/replica", f"add {REPLICA}")
-        await quiet_world.settle()
+        await quiet_world.after(quiet_world.ana.command("/replica", f"add {REPLICA}"))
 
     assert quiet_world.created_count() == 1
     assert "is ready to use" in quiet_world.ephemerals(quiet_world.ana)[-1]
@@ -211,8 +210,7 @@ async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
     async with world.running_bot(features=features):
         cards = [await _cuts(world, name) for name in ("Spring", "Summer")]
     async with world.running_bot():
-        video = await world.request_video(world.ben)
-        await world.advance(hours=5)
+        video = await world.after(world.request_video(world.ben), hours=5)
 
     assert "is ready" in world.replies(video)[0].text
     assert not any(world.replies(card) for card in cards)

@@ -110,8 +110,7 @@ async def test_a_new_request_is_created_at_once_although_polls_fill_their_slots(
     slow: World,
 ) -> None:
     world = slow
-    await send_many(world, world.ana)
-    await world.settle()
+    await world.after(send_many(world, world.ana))
     with held_back(world, "read_video") as gate:
         world.clock.set(world.clock.now() + timedelta(minutes=1))
         await gate.until("read_video", 1)
@@ -121,8 +120,7 @@ async def test_a_new_request_is_created_at_once_although_polls_fill_their_slots(
 
 async def test_polls_go_on_although_creates_fill_their_slots(slow: World) -> None:
     world = slow
-    await ask(world, world.ben, script="Ben")
-    await world.settle()
+    await world.after(ask(world, world.ben, script="Ben"))
     with held_back(world, "create_video") as gate:
         await send_many(world, world.ana)
         await gate.until("create_video", 1)
@@ -153,8 +151,7 @@ async def test_posts_are_made_although_edits_fill_their_slots(slow: World) -> No
         if (phase, method) == ("before", "chat.postMessage"):
             posted.set()
 
-    await send_many(world, world.ana)
-    await world.advance(minutes=14)
+    await world.after(send_many(world, world.ana), minutes=14)
     world.slack.on_request = on_request
     try:
         # Each card says that its video takes longer than usual.

@@ -76,8 +76,7 @@ async def test_a_lost_create_answer_is_reconciled_by_a_callback(world: World, fa
 @on_both_engines
 async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) -> None:
     asking = await world.loses_create(made=False)
-    theirs = await world.request_video(world.ben)
-    await world.advance(minutes=5)
+    theirs = await world.after(world.request_video(world.ben), minutes=5)
     [video_id] = world.service.videos
     assert len(world.replies(theirs)) == 1
 
@@ -119,8 +118,7 @@ async def test_a_callback_clears_up_a_create_answer_that_named_the_video_of_anot
 
 async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(world: World) -> None:
     world.service.faults.next("create_video", Reset())
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=14)
+    card = await world.after(world.request_video(world.ana), minutes=14)
     assert "Checking" in world.now(card).text
     assert not world.questions(card)
 
@@ -238,12 +236,10 @@ async def test_an_id_named_before_create_again_prevents_a_second_video(world: Wo
     asking = await world.loses_create(made=True)
     [video_id] = world.service.videos
     world.service.down = True
-    await world.service.call_back(video_id)
-    await world.settle()
+    await world.after(world.service.call_back(video_id))
     world.service.down = False
 
-    await world.ana.click(world.question(asking), AGAIN)
-    await world.advance(minutes=5)
+    await world.after(world.ana.click(world.question(asking), AGAIN), minutes=5)
 
     assert len(world.replies(asking)) == 1
     assert len(world.requests_for("create_video")) == 1
@@ -258,8 +254,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     await world.ana.click(world.question(asking), AGAIN)
     await world.advance(seconds=wait.total_seconds())
 
-    await world.service.call_back(first)
-    await world.advance(minutes=10)
+    await world.after(world.service.call_back(first), minutes=10)
 
     [reply] = world.replies(asking)
     assert first not in reply.text
@@ -268,8 +263,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     assert first in str(await world.details(world.ana, card))
     assert "Ready" in card.text
     assert world.posts() == [card, *world.questions(card), reply]
-    await world.service.call_back(first)
-    await world.advance(minutes=5)
+    await world.after(world.service.call_back(first), minutes=5)
     assert world.posts() == [card, *world.questions(card), reply]
 
 
@@ -278,11 +272,9 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
 ) -> None:
     asking = await world.loses_create(made=True)
     [video_id] = world.service.videos
-    await world.ana.click(world.question(asking), "Cancel request")
-    await world.advance(minutes=1)
+    await world.after(world.ana.click(world.question(asking), "Cancel request"), minutes=1)
 
-    await world.service.call_back(video_id)
-    await world.advance(minutes=1)
+    await world.after(world.service.call_back(video_id), minutes=1)
 
     card = world.now(asking)
     assert video_id in str(await world.details(world.ana, card))
@@ -306,8 +298,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(quiet_wor
     quarter = timedelta(minutes=15)
     world.timings = Timings(jitter=0, ask_again_after=quarter, close_after=2 * quarter)
     async with world.running_bot():
-        asking = await world.loses_create(made=False)
-        await world.advance(minutes=20)
+        asking = await world.after(world.loses_create(made=False), minutes=20)
         assert len(world.questions(asking)) == 2
         await world.advance(minutes=30)
 
@@ -377,8 +368,7 @@ async def test_a_storm_of_callbacks_does_not_keep_a_lost_video_from_being_found(
     world.service.faults.next("create_video", Reset(done=True))
     card = await world.request_video(world.ana)
     await _storm(world, moment)
-    await world.service.call_back(next(iter(world.service.videos)))
-    await world.settle()
+    await world.after(world.service.call_back(next(iter(world.service.videos))))
     assert "Checking" not in world.now(card).text
 
     await world.advance(minutes=5)
@@ -390,8 +380,7 @@ async def test_a_storm_of_callbacks_does_not_keep_a_lost_video_from_being_found(
 async def test_a_callback_after_a_read_has_begun_leads_to_another_read(world: World) -> None:
     """The end came after the service had answered, and the callback before that was stored."""
     world.service.next_video(Scenario(end="never", callback_plan=SILENT))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=10)
+    card = await world.after(world.request_video(world.ana), minutes=10)
     [video_id] = world.service.videos
     ended_at: datetime | None = None
 
@@ -414,8 +403,7 @@ async def test_a_callback_after_a_read_has_begun_leads_to_another_read(world: Wo
 async def test_an_answer_that_asks_to_come_again_ends_no_job(world: World, operation: str) -> None:
     world.service.callback_plan = SILENT
     world.service.faults.next(operation, *[CannedResponse(408, {"error": "Not now"})] * 3)
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=15)
+    card = await world.after(world.request_video(world.ana), minutes=15)
 
     assert "is ready" in world.replies(card)[0].text
     assert world.created_count() == 1
@@ -458,8 +446,7 @@ async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(worl
     await world.advance(hours=4)
     assert len(world.requests_for("read_video")) - before == 4
 
-    await world.ana.click(overdue, "Check now")
-    await world.settle()
+    await world.after(world.ana.click(overdue, "Check now"))
 
     assert len(world.requests_for("read_video")) - before == 5
     [shown] = world.ephemerals(world.ana)

@@ -238,16 +238,14 @@ async def test_every_form_and_field_that_asks_has_a_listener(quiet_world: World)
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
         await world.ana.modal.close()
-        await world.ana.open_home()
-        await world.settle()
+        await world.after(world.ana.open_home())
         assert world.ana.home is not None
         await world.ana.home.click("Change limits")
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
         await world.ana.modal.close()
         for verb in ("rename", "remove"):
-            await world.ana.command("/replica", f"add {REPLICA}")
-            await world.settle()
+            await world.after(world.ana.command("/replica", f"add {REPLICA}"))
             await world.ana.command("/replica", f"{verb} {REPLICA}")
             assert world.ana.modal is not None
             forms.append(world.ana.modal)

@@ -76,8 +76,7 @@ async def decline(world: World, asked: Message, person: Person, reason: str) -> 
 
 @on_both_engines
 async def test_a_request_is_created_once_an_approver_says_so(world: World) -> None:
-    card, asked = await ask(world)
-    await world.advance(minutes=30)
+    card, asked = await world.after(ask(world), minutes=30)
     assert world.created_count() == 0
     shown = world.now(card)
     assert "Waiting for approval" in shown.text
@@ -181,8 +180,7 @@ async def test_an_approval_that_nobody_gives_expires(approving: World) -> None:
     assert world.timings.approve_within == timedelta(days=7)
     world.pauses = {**world.pauses, "approve_within": timedelta(hours=3)}
     async with world.running_bot(**settings(world)):
-        card, asked = await ask(world)
-        await world.advance(hours=2, minutes=59)
+        card, asked = await world.after(ask(world), hours=2, minutes=59)
         assert "Waiting for approval" in world.now(card).text
         await world.advance(minutes=2)
         assert "Not approved in time" in world.now(card).text
@@ -201,8 +199,7 @@ async def test_an_approval_that_nobody_gives_expires(approving: World) -> None:
 
 
 async def test_a_request_is_tried_for_a_day_from_its_approval_on(world: World) -> None:
-    card, asked = await ask(world)
-    await world.advance(days=2)
+    card, asked = await world.after(ask(world), days=2)
     wait = CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "3600"})
     world.service.faults.next("create_video", wait)
     await world.after(world.ben.click(asked, "Approve"), hours=2)
@@ -225,16 +222,14 @@ async def test_nobody_is_left_with_an_approval_that_was_settled_while_it_was_pos
                 assert await bot.store.jobs.cancel(job["id"], 0, ana, now, state=waits)
 
         world.slack.on_request = cancels
-        await ask(world)
-        await world.advance(minutes=5)
+        await world.after(ask(world), minutes=5)
         [asked] = requests(world)
         assert f"Cancelled by <@{ana}>." in asked.text
         assert not labels(asked)
 
         world.slack.change_channel("approvals", is_archived=True)
         world.slack.on_request = cancels
-        await world.request_video(world.ana)
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ana), minutes=5)
         assert requests(world) == [asked]
         assert not requests(world, world.slack.dm("ben").id), "its channel has refused it"
 
@@ -290,8 +285,7 @@ async def test_a_request_for_approval_whose_answer_was_lost_is_posted_once(
         async with world.running_bot(**settings(world, channel=channel)):
             world.slack.faults.next("chat.postMessage", Reset(done=True))
             world.slack.faults.next("chat.postMessage", Reset(done=True))
-            card = await world.request_video(world.ana, {"script": SCRIPT})
-            await world.advance(minutes=10)
+            card = await world.after(world.request_video(world.ana, {"script": SCRIPT}), minutes=10)
             place = "approvals" if channel else world.slack.dm("ben").id
             [asked] = requests(world, place)
             await world.after(world.ben.click(asked, "Approve"), minutes=5)
@@ -436,8 +430,7 @@ async def test_a_request_that_is_still_open_keeps_its_message(world: World) -> N
 
 
 async def test_after_an_hour_approvers_are_notified_again(world: World) -> None:
-    await cancels(world, await asks(world, 1))
-    await world.advance(minutes=61)
+    await world.after(cancels(world, await asks(world, 1)), minutes=61)
     await asks(world, 2)
     first, second = requests(world)
     assert "Cancelled by" in first.text
@@ -471,8 +464,7 @@ async def test_approvers_are_asked_in_another_message_where_the_one_cannot_be_ed
     else:
         await world.advance(minutes=11)
         world.slack.change_channel("approvals", **{flags[why]: True})
-    await asks(world, 2)
-    await world.advance(minutes=1)
+    await world.after(asks(world, 2), minutes=1)
     place = "approvals" if why == "deleted" else world.slack.dm("ben").id
     asked = requests(world, place)[-1]
     assert "Number 2." in str(asked.blocks)
@@ -495,8 +487,7 @@ async def test_a_message_that_is_edited_when_it_asks_about_another_request_shows
             again.append(card)
 
     world.slack.on_request = edits
-    await cancels(world, card)
-    await world.advance(minutes=2)
+    await world.after(cancels(world, card), minutes=2)
     assert again
     [asked] = requests(world)
     assert "Number 2." in str(asked.blocks)
@@ -522,8 +513,7 @@ async def test_no_script_is_posted_for_approval_where_another_organization_reads
 async def test_no_script_is_posted_for_approval_while_slack_does_not_say_who_reads_it(
     world: World,
 ) -> None:
-    form = await world.open_form(world.ana)
-    await world.settle()
+    form = await world.after(world.open_form(world.ana))
     world.slack.faults.always("conversations.info", CannedResponse(503))
     await world.after(form.submit({"replica_id": REPLICA, "script": SCRIPT}), seconds=20)
     assert not requests(world)

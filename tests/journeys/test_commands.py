@@ -96,8 +96,7 @@ async def _status(world: World, person: Person, wanted: str) -> str:
 async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
     world.service.next_video(Scenario(), Scenario(end="error", reason="No."), Scenario(end="never"))
     for name in ("First", "Second", "Third"):
-        await world.request_video(world.ana, {"video_name": f"{name} <b>"})
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ana, {"video_name": f"{name} <b>"}), minutes=5)
     await world.request_video(world.ben, {"video_name": "Not mine"})
     shown = await _says(world.ana, "list")
 
@@ -151,8 +150,7 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
     admin_world: World,
 ) -> None:
     world = admin_world
-    card = await world.request_video(world.ana)
-    await world.advance(seconds=15)
+    card = await world.after(world.request_video(world.ana), seconds=15)
     world.service.down = True
 
     shown = await _status(world, world.ana, number_of(card))
@@ -228,8 +226,7 @@ async def test_buttons_of_other_peoples_cards_do_nothing_and_say_why(world: Worl
 
 async def test_only_the_requester_decides_about_an_unconfirmed_video(world: World) -> None:
     world.service.faults.next("create_video", Reset())
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=16)
+    card = await world.after(world.request_video(world.ana), minutes=16)
     asking, question = world.now(card), world.question(card)
 
     for button in BUTTONS:
@@ -246,8 +243,7 @@ async def test_only_the_requester_decides_about_an_unconfirmed_video(world: Worl
 async def test_a_button_of_a_settled_question_says_that_it_is_settled(world: World) -> None:
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
     world.service.faults.next("create_video", Reset(done=True))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=16)
+    card = await world.after(world.request_video(world.ana), minutes=16)
     stale = world.question(card)
     asked_before = len(world.ephemerals(world.ana))
     await world.advance(minutes=10)
@@ -311,8 +307,7 @@ async def test_a_button_means_the_attempt_that_it_names_and_no_other(
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset())
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=16)
+    card = await world.after(world.request_video(world.ana), minutes=16)
     block, button = find_button(world.question(card).blocks, "Create again")
     studio = world.slack.channel("studio")
     action = button_action(

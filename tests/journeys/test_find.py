@@ -21,8 +21,7 @@ WHO_READS = "conversations.info"
 async def make(world: World, person: Person, name: str, script: str = "", where: str = "") -> None:
     """Have a video made, of a name and a script, in a channel."""
     values = {"video_name": name or None, "script": script or f"This is {name}."}
-    await world.request_video(person, values, where or "studio")
-    await world.advance(minutes=5)
+    await world.after(world.request_video(person, values, where or "studio"), minutes=5)
 
 
 async def answer(world: World, person: Person, words: str, channel: str = "studio") -> Message:
@@ -197,8 +196,7 @@ async def test_a_shared_channel_is_searched_where_sharing_is_allowed(quiet_world
 async def test_where_slack_does_not_say_who_reads_a_channel_its_videos_are_not_found(
     world: World,
 ) -> None:
-    await make(world, world.ana, "Secret")
-    await world.advance(minutes=11)
+    await world.after(make(world, world.ana, "Secret"), minutes=11)
     world.slack.faults.always(WHO_READS, CannedResponse(503))
     assert await found(world, world.ben, "secret") == []
     world.slack.faults.clear()

@@ -55,13 +55,11 @@ async def opened(world: World, person: Person) -> Modal:
 async def test_home_shows_my_requests_and_follows_them(world: World) -> None:
     empty = words(await opened(world, world.ana))
     assert "Nothing here yet" in empty
-    await world.request_video(world.ana, {"video_name": "First"})
-    await world.advance(seconds=5)
+    await world.after(world.request_video(world.ana, {"video_name": "First"}), seconds=5)
     assert "First\n · Rendering" in words(world.ana.home)
 
     await world.advance(minutes=5)
-    await world.request_video(world.ana, {"video_name": "Second"})
-    await world.advance(seconds=5)
+    await world.after(world.request_video(world.ana, {"video_name": "Second"}), seconds=5)
     shown = words(world.ana.home)
     assert shown.index("Second\n · Rendering") < shown.index("First\n · Ready")
     assert "Watch" in shown
@@ -91,25 +89,20 @@ async def test_a_home_that_was_not_opened_for_a_week_is_published_when_it_is_ope
     world: World,
 ) -> None:
     await opened(world, world.ana)
-    await opened(world, world.ben)
-    await world.advance(days=6)
-    await world.request_video(world.ana, {"video_name": "Within a week"})
-    await world.advance(seconds=10)
+    await world.after(opened(world, world.ben), days=6)
+    await world.after(world.request_video(world.ana, {"video_name": "Within a week"}), seconds=10)
     assert "Within a week" in words(world.ana.home)
     await opened(world, world.ben)
 
     await world.advance(days=2)
     published = len(world.calls("views.publish"))
-    await world.request_video(world.ana, {"video_name": "Later"})
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ana, {"video_name": "Later"}), minutes=5)
     assert len(world.calls("views.publish")) == published
-    await world.request_video(world.ben, {"video_name": "Of Ben"})
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ben, {"video_name": "Of Ben"}), minutes=5)
     assert "Of Ben" in words(world.ben.home)
 
     assert "Later" in words(await opened(world, world.ana))
-    await world.request_video(world.ana, {"video_name": "Last"})
-    await world.advance(seconds=10)
+    await world.after(world.request_video(world.ana, {"video_name": "Last"}), seconds=10)
     assert "Last" in words(world.ana.home)
 
 
@@ -225,8 +218,7 @@ async def test_a_home_that_was_not_published_is_published_later(world: World) ->
     world.slack.faults.next("views.publish", CannedResponse(500))
     await world.after(world.ana.open_home(), seconds=5)
     assert len(world.calls("views.publish")) == 3
-    await world.request_video(world.ana, {"video_name": "Kept"})
-    await world.advance(seconds=5)
+    await world.after(world.request_video(world.ana, {"video_name": "Kept"}), seconds=5)
     assert "Kept" in words(world.ana.tab)
 
 
@@ -243,8 +235,7 @@ async def test_after_a_restart_buttons_of_an_old_home_work_and_opening_it_makes_
         assert (await world.ana.tab.click("Details")).ok
         assert "Ready" in words(world.ana.form)
         assert "Ready" in words(await opened(world, world.ana))
-        await world.request_video(world.ana, {"video_name": "New"})
-        await world.advance(seconds=5)
+        await world.after(world.request_video(world.ana, {"video_name": "New"}), seconds=5)
         assert "New" in words(world.ana.tab)
 
 

@@ -39,8 +39,7 @@ async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
         unconfirmed = world.now(await world.request_video(world.ana))
         other = await world.request_video(world.ana, {"script": "Another one."})
         bens = await world.request_video(world.ben, {"script": "Quite another thing."})
-        await world.ana.click(world.question(unconfirmed), "I found it")
-        await world.advance(seconds=30)
+        await world.after(world.ana.click(world.question(unconfirmed), "I found it"), seconds=30)
         words = {
             "ben": world.ben.user.id,
             "anas": number_of(unconfirmed),
@@ -145,8 +144,7 @@ async def test_the_same_payload_without_a_mistake_has_an_effect(
         with subtests.test(of=of):
             world = scene.bot.world
             calls = len(world.slack.calls)
-            answer = await deliver(world.slack, encoded(scene.base_payloads[of]()))
-            await world.settle()
+            answer = await world.after(deliver(world.slack, encoded(scene.base_payloads[of]())))
             assert answer.ok
             if of == "query":
                 assert "Anna" in answer.body

@@ -53,16 +53,14 @@ async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(world
         "more? Ask a workspace admin."
     )
     assert world.created_count() == 1
-    await world.request_video(world.ben)
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ben), minutes=5)
     await world.request_video(world.ana)
 
 
 @bot_with(MAX_OPEN_PER_USER="1", callbacks=False)
 async def test_a_request_that_is_overdue_does_not_count_as_open(world: World) -> None:
     world.service.faults.always("read_video", BUSY)
-    await world.request_video(world.ana)
-    await world.advance(hours=4)
+    await world.after(world.request_video(world.ana), hours=4)
     await world.request_video(world.ana)
 
 
@@ -88,8 +86,7 @@ async def test_a_form_that_is_sent_twice_is_not_limited_by_itself(world: World) 
 
 @bot_with(MAX_PER_USER_PER_DAY="2")
 async def test_a_person_may_make_so_many_requests_a_day(world: World) -> None:
-    await make(world, world.ana, 2)
-    await world.advance(hours=2)
+    await world.after(make(world, world.ana, 2), hours=2)
 
     text = await refused(world, world.ana)
 
@@ -98,8 +95,7 @@ async def test_a_person_may_make_so_many_requests_a_day(world: World) -> None:
         "a workspace admin."
     )
     await make(world, world.ben, 2)
-    await refused(world, world.ben)
-    await world.advance(hours=13)
+    await world.after(refused(world, world.ben), hours=13)
     await make(world, world.ana)
 
 
@@ -107,8 +103,7 @@ async def test_a_person_may_make_so_many_requests_a_day(world: World) -> None:
 @bot_with(MAX_PER_DAY="2")
 async def test_all_people_together_may_make_so_many_requests_a_day(world: World) -> None:
     await make(world, world.ana)
-    await make(world, world.ben)
-    await world.advance(hours=14)
+    await world.after(make(world, world.ben), hours=14)
 
     text = await refused(world, world.ana)
 
@@ -496,8 +491,7 @@ async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: Wor
         assert "*Usage this month*\nNothing yet." in words(home)
         for _ in range(2):
             await world.request_video(ben, {"script": "word " * 300})
-        await world.request_replica(ana)
-        await world.advance(seconds=10)
+        await world.after(world.request_replica(ana), seconds=10)
         shown = words(ana.home)
         total = "2 videos, about 4 min spoken, 1 training"
         assert f"*Usage this month*\n{total}.\n<@{ben.user.id}>: 2 videos, about 4 min" in shown
@@ -505,8 +499,7 @@ async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: Wor
 
     await world.advance(days=31)  # no bot has work meanwhile, so this takes no time
     async with world.running_bot(ADMIN_USERS=ana.user.id):
-        await opened(world, ana)
-        await world.advance(seconds=10)
+        await world.after(opened(world, ana), seconds=10)
         assert "Nothing yet." in words(ana.tab)
         await ana.tab.click("View usage")
         assert "*Nothing yet*" in words(ana.form)
@@ -530,18 +523,14 @@ async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(quiet_wo
     ana, ben = world.ana.user.id, world.ben.user.id
     async with world.running_bot():
         await world.request_video(world.ana, {"script": f"{MINUTE} {MINUTE}"})
-        await world.request_replica(world.ben)
-        await world.advance(minutes=5)
+        await world.after(world.request_replica(world.ben), minutes=5)
         # One that the service refuses costs nothing; one without an answer may have.
         world.service.faults.next("create_video", CannedResponse(400, {"error": "no"}))
-        await world.request_video(world.ana, {"script": "Refused."})
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ana, {"script": "Refused."}), minutes=5)
         world.service.callback_plan = CallbackPlan(times=0)
         world.service.faults.next("create_video", Reset(done=True))
-        asking = await world.request_video(world.ana, {"script": MINUTE})
-        await world.advance(minutes=16)
-        await world.ana.click(world.question(asking), "Create again")
-        await world.advance(minutes=5)
+        asking = await world.after(world.request_video(world.ana, {"script": MINUTE}), minutes=16)
+        await world.after(world.ana.click(world.question(asking), "Create again"), minutes=5)
         expected = [
             PersonSpending(ana, 3, 0, timedelta(minutes=4)),
             PersonSpending(ben, 0, 1, timedelta(0)),
@@ -555,8 +544,7 @@ async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(quiet_wo
         assert (await spent(world, later)).people == []
     await world.advance(days=31)
     async with world.running_bot():
-        await world.request_video(world.ben, {"script": MINUTE})
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ben, {"script": MINUTE}), minutes=5)
         next_month = [PersonSpending(ben, 1, 0, timedelta(minutes=1))]
         assert (await spent(world, later)).people == next_month
 

@@ -63,8 +63,7 @@ async def limit_to_asking(world: World, person: Person, replica: str = REPLICA) 
 async def notice_of_use(world: World) -> Message:
     """Have a video made with Ana's face, and return what she is told about it."""
     await says(world, world.ana, f"add {REPLICA}")
-    await world.request_video(world.ben, {"script": SCRIPT})
-    await world.advance(hours=25)
+    await world.after(world.request_video(world.ben, {"script": SCRIPT}), hours=25)
     [notice] = made(world, "ana")
     return notice
 
@@ -124,8 +123,7 @@ async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(world: 
         "create_video", CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "60"})
     )
     await says(world, world.ana, f"add {REPLICA}")
-    card = await world.request_video(world.ben)
-    await world.advance(seconds=1)
+    card = await world.after(world.request_video(world.ben), seconds=1)
     assert "Waiting" in world.now(card).text
     await (await change(world, world.ana, f"remove {REPLICA}")).submit()
     await world.advance(hours=1)
@@ -196,8 +194,7 @@ async def test_a_removed_replica_is_gone_and_stays_so(world: World) -> None:
     world.service.add_replica(REPLICA.upper(), "Anna")
     await says(world, world.ana, f"add {REPLICA}")
     await says(world, world.ana, f"default {REPLICA}")
-    card = await world.request_video(world.ben)
-    await world.settle()
+    card = await world.after(world.request_video(world.ben))
     form = await change(world, world.ana, f"remove {REPLICA}")
     said = str(form.view.body["blocks"])
     assert "Default in channels: 1. In progress: 1; unsent ones stop." in said
@@ -232,8 +229,7 @@ async def test_a_removed_replica_is_gone_and_stays_so(world: World) -> None:
 async def test_a_video_is_not_created_again_with_a_removed_replica(world: World) -> None:
     await says(world, world.ana, f"add {REPLICA}")
     world.service.faults.next("create_video", Reset())
-    card = await world.request_video(world.ben)
-    await world.advance(hours=1)
+    card = await world.after(world.request_video(world.ben), hours=1)
     await (await change(world, world.ana, f"remove {REPLICA}")).submit()
     await world.after(world.ben.click(world.questions(card)[0], "Create again"), minutes=10)
     assert world.ephemerals(world.ben)[-1] == REMOVED
@@ -393,8 +389,7 @@ async def test_admins_decide_where_the_owner_cannot_be_reached(world: World) -> 
     cleo = Person(world.slack, "cleo")
     await limit_to_asking(world, world.ana)
     world.slack.users[world.ana.user.id] = replace(world.ana.user, is_deactivated=True)
-    card = await world.request_video(world.ben, {"script": SCRIPT})
-    await world.advance(hours=2)
+    card = await world.after(world.request_video(world.ben, {"script": SCRIPT}), hours=2)
     [asked] = told(world, "cleo")
     assert "Waiting for cleo." in world.now(card).text
     assert world.created_count() == 0
@@ -432,11 +427,9 @@ async def test_the_owner_is_told_once_a_day_what_was_made(world: World) -> None:
     ben = world.ben.user.id
     world.slack.add_channel("secret", kind="private", with_bot=True)
     await says(world, world.ana, f"add {REPLICA}")
-    await world.request_video(world.ben, {"script": SCRIPT})
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ben, {"script": SCRIPT}), minutes=5)
     await world.request_video(world.ben, {"script": "Psst."}, channel="secret")
-    await world.request_video(world.ana, {"script": "Mine."})
-    await world.advance(hours=1)
+    await world.after(world.request_video(world.ana, {"script": "Mine."}), hours=1)
     assert not made(world, "ana")
     await world.advance(hours=24)
     [notice] = made(world, "ana")
@@ -446,8 +439,7 @@ async def test_the_owner_is_told_once_a_day_what_was_made(world: World) -> None:
     assert "Mine" not in notice.text
     await world.advance(hours=48)
     assert len(made(world, "ana")) == 1
-    await world.request_video(world.ben, {"script": "Another day."})
-    await world.advance(hours=24)
+    await world.after(world.request_video(world.ben, {"script": "Another day."}), hours=24)
     assert len(made(world, "ana")) == 2
     assert not made(world, "ben")
 
@@ -457,8 +449,7 @@ async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None
     world = quiet_world
     async with world.running_bot():
         await says(world, world.ana, f"add {REPLICA}")
-        await world.request_video(world.ben, {"script": SCRIPT})
-        await world.advance(hours=1)
+        await world.after(world.request_video(world.ben, {"script": SCRIPT}), hours=1)
     async with world.running_bot():
         world.slack.faults.next("chat.postMessage", Reset())
         await world.advance(hours=25)
@@ -471,18 +462,15 @@ async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None
 async def test_a_muted_owner_sees_it_in_home_alone(world: World) -> None:
     notice = await notice_of_use(world)
     await world.ben.click(notice, "Mute messages")  # it is his own that are muted
-    await world.request_video(world.ben, {"script": "Second."})
-    await world.advance(minutes=10)
+    await world.after(world.request_video(world.ben, {"script": "Second."}), minutes=10)
     await world.ana.click(notice, "Mute messages")
-    await world.request_video(world.ben, {"script": "Third."})
-    await world.advance(hours=50)
+    await world.after(world.request_video(world.ben, {"script": "Third."}), hours=50)
     assert len(made(world, "ana")) == 1
     shown = await home(world, world.ana)
     for script in (SCRIPT, "Second.", "Third."):
         assert f"<@{world.ben.user.id}>: “{script}” · Ready" in str(shown.view.body)
     await shown.click("Unmute messages")
-    await world.request_video(world.ben, {"script": "Fourth."})
-    await world.advance(hours=25)
+    await world.after(world.request_video(world.ben, {"script": "Fourth."}), hours=25)
     assert "Fourth" in made(world, "ana")[1].text
     assert "Made with your face" not in str((await home(world, world.ben)).view.body)
 
@@ -497,8 +485,7 @@ async def test_one_press_on_a_notice_has_others_ask_first(world: World) -> None:
     said = world.ephemerals(world.ana, direct(world, "ana"))[-1]
     assert said == "Others now need your approval."
     created = world.created_count()
-    await world.request_video(world.ben, {"script": "Second."})
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ben, {"script": "Second."}), minutes=5)
     assert world.created_count() == created
 
     await train(world, world.ana, "ben")
@@ -584,8 +571,7 @@ async def test_who_names_anothers_replica_as_their_training_does_not_own_it(
     world.service.add_replica(REPLICA.upper(), "Anna")
     await limit_to_asking(world, world.ana)
     world.service.faults.next("create_replica", Reset())
-    card = await train(world, world.ben, "ben")
-    await world.advance(hours=1)
+    card = await world.after(train(world, world.ben, "ben"), hours=1)
     await world.ben.click(world.question(card), "I found it")
     form = world.ben.form
     await form.submit({"remote_id": named})
@@ -616,8 +602,7 @@ async def test_an_admin_who_adds_another_spelling_does_not_become_the_owner(worl
 
 async def test_what_a_stopped_training_made_after_all_is_not_offered(world: World) -> None:
     world.service.faults.next("create_replica", LateCommit(timedelta(minutes=10)))
-    await train(world, world.ana, "ben")
-    await world.advance(minutes=2)
+    await world.after(train(world, world.ana, "ben"), minutes=2)
     await world.after(world.ben.click(told(world, "ben")[0], "Stop it"))
     assert "Stopped" in world.ephemerals(world.ben, direct(world, "ben"))[-1]
     await world.advance(hours=8)
@@ -646,8 +631,7 @@ async def test_a_notice_about_a_damaged_video_speaks_of_no_training(quiet_world:
     world = quiet_world
     async with world.running_bot(RETENTION_DAYS="1"):
         await says(world, world.ana, f"add {REPLICA}")
-        await world.request_video(world.ben, {"script": SCRIPT})
-        await world.advance(hours=1)
+        await world.after(world.request_video(world.ben, {"script": SCRIPT}), hours=1)
     query(world.address, "UPDATE jobs SET params = '{'")
     for _ in range(3):
         async with world.running_bot(RETENTION_DAYS="1"):

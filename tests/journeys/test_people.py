@@ -56,8 +56,7 @@ async def test_a_command_of_a_person_of_another_organisation_is_refused_in_priva
         for command in ["/video", "/replica"]:
             with subtests.test(text=text, command=command):
                 sam = stranger(world)
-                answer = await sam.command(command, text)
-                await world.settle()
+                answer = await world.after(sam.command(command, text))
                 assert answer.shown.visible_to == sam.user.id
                 assert ONLY_HERE in answer.shown.text
                 assert sam.modal is None
@@ -121,8 +120,7 @@ async def test_a_payload_of_another_app_is_refused(
     world.slack.app_id = "A0OTHER"
     await form.submit()
     errors = " ".join(form.errors.values())
-    answer = await world.ana.command("/video")
-    await world.settle()
+    answer = await world.after(world.ana.command("/video"))
     assert "another Slack app" in answer.shown.text
     assert "another Slack app" in errors
     assert world.created_count() == 0
@@ -139,8 +137,7 @@ async def test_until_the_team_is_known_everything_is_refused_with_please_try_aga
         assert STARTING in answer.shown.text
         assert world.ana.modal is None
         world.slack.faults.clear()
-        await world.request_video(world.ana)
-        await world.settle()
+        await world.after(world.request_video(world.ana))
     assert world.created_count() == 1
 
 
@@ -152,8 +149,7 @@ async def test_once_it_was_learned_the_start_does_not_depend_on_slack(quiet_worl
     world.slack.faults.always("auth.test", Reset(done=False))
     async with world.running_bot():
         await world.request_video(world.ana)
-        answer = await sam.command("/video")
-        await world.settle()
+        answer = await world.after(sam.command("/video"))
     assert world.created_count() == 1
     assert ONLY_HERE in answer.shown.text
 
@@ -215,8 +211,7 @@ async def test_a_guest_who_is_listed_may_ask_for_what_the_list_is_about(quiet_wo
     async with world.running_bot(VIDEO_USERS=f"{gus.user.id},{world.ana.user.id}"):
         card = await unconfirmed(world, gus)
         await gus.click(world.question(card), "Create again")
-        await world.request_video(world.ana)
-        await world.settle()
+        await world.after(world.request_video(world.ana))
         assert world.created_count() == 2
         await gus.command("/replica")
         assert gus.modal is None
@@ -248,17 +243,14 @@ async def test_without_users_read_guests_are_treated_as_members(quiet_world: Wor
     world.slack.scopes.discard("users:read")
     gus = guest(world)
     async with world.running_bot():
-        await world.request_video(gus)
-        await world.settle()
+        await world.after(world.request_video(gus))
     assert world.created_count() == 1
 
 
 async def test_what_was_said_of_a_person_counts_while_slack_does_not_answer(world: World) -> None:
-    await world.request_video(world.ana)
-    await world.advance(minutes=11)
+    await world.after(world.request_video(world.ana), minutes=11)
     world.slack.faults.always("users.info", CannedResponse(503))
-    await world.request_video(world.ana)
-    await world.settle()
+    await world.after(world.request_video(world.ana))
     assert world.created_count() == 2
 
 
@@ -417,8 +409,7 @@ async def test_in_another_channel_others_see_no_reason_of_a_failure(world: World
 
 
 async def test_in_another_channel_others_see_no_name_of_a_replica(world: World) -> None:
-    card = await world.request_replica(world.ana, {"replica_name": NAME})
-    await world.advance(hours=5)
+    card = await world.after(world.request_replica(world.ana, {"replica_name": NAME}), hours=5)
 
     for wanted in (number_of(card), world.last_replica_id()):
         shown = await _status(world, world.ben, wanted, channel="lobby", command="/replica")

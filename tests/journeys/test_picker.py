@@ -10,7 +10,7 @@ from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, Reset
 from sandbox.scenarios import Scenario
-from tests.modes import in_both_modes, on_both_engines
+from tests.modes import bot_with, in_both_modes, on_both_engines
 from tests.world import REPLICA, World, offered_ids
 
 
@@ -105,8 +105,7 @@ async def test_the_picker_offers_the_same_after_a_restart(quiet_world: World) ->
         world.service.add_replica("r-1", "Anna", status="training")
         await _adds(world, "r-1", "r-2 Bob", "r-3 Cleo", "r-4 Dora", "r-5 Elif")
         for channel, replica_id in (("studio", "r-2"), ("studio", "r-4"), ("lobby", "r-5")):
-            await world.ana.command("/replica", f"default {replica_id}", channel)
-            await world.settle()
+            await world.after(world.ana.command("/replica", f"default {replica_id}", channel))
         await _sends_off(world, world.ben, "r-1")
         await world.settle()
         world.service.fail("r-1", "Too dark.")
@@ -331,21 +330,20 @@ async def test_the_form_offers_the_replicas_that_the_service_lists(quiet_world: 
         assert "1970" not in world.ephemerals(world.ana)[-1]
 
 
-async def test_a_list_that_is_wrong_for_an_hour_takes_nothing_away(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(VIDEO_API_LISTS="yes"):
-        await world.settle()
-        for fault in (
-            CannedResponse(500, "<html>Oops</html>"),
-            CannedResponse(200, {"data": []}),
-            CannedResponse(200, {"data": [{"replica_id": "two words", "status": "ready"}, 7]}),
-            CannedResponse(200, '{"data": ' * 900 + "[]" + "}" * 900),
-        ):
-            world.service.faults.always("list_replicas", fault)
-            await world.advance(hours=1)
-            form = await world.open_form(world.ana)
-            assert await offered_ids(form) == [REPLICA], fault
-            await form.close()
+@bot_with(VIDEO_API_LISTS="yes")
+async def test_a_list_that_is_wrong_for_an_hour_takes_nothing_away(world: World) -> None:
+    await world.settle()
+    for fault in (
+        CannedResponse(500, "<html>Oops</html>"),
+        CannedResponse(200, {"data": []}),
+        CannedResponse(200, {"data": [{"replica_id": "two words", "status": "ready"}, 7]}),
+        CannedResponse(200, '{"data": ' * 900 + "[]" + "}" * 900),
+    ):
+        world.service.faults.always("list_replicas", fault)
+        await world.advance(hours=1)
+        form = await world.open_form(world.ana)
+        assert await offered_ids(form) == [REPLICA], fault
+        await form.close()
 
 
 async def test_one_copy_asks_for_the_list_and_all_offer_it(world_of_copies: World) -> None:

@@ -27,8 +27,7 @@ async def loses_a_create_call(world: World, channel: str = "studio", *, made: bo
         if channel == "vault"
         else world.open_form(world.ana, channel=channel)
     )
-    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    await world.advance(minutes=16)
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello, world."}), minutes=16)
 
 
 def card_of(world: World) -> Message:
@@ -160,8 +159,7 @@ async def test_a_late_callback_settles_the_question(world: World) -> None:
     card = card_of(world)
     question = world.question(card)
     [video] = world.service.videos
-    await world.service.call_back(video)
-    await world.advance(minutes=5)
+    await world.after(world.service.call_back(video), minutes=5)
 
     assert "Settled: the video turned up." in world.now(question).text
     assert not labels(world.now(question))
@@ -204,8 +202,7 @@ async def test_a_question_that_was_settled_before_it_could_be_posted_is_not_post
         await world.advance(minutes=15, seconds=5)
         assert "Needs an answer" in world.now(card).text
         video = list(world.service.videos)[-1]
-        await world.service.call_back(video)
-        await world.settle()
+        await world.after(world.service.call_back(video))
         world.slack.faults.clear()
         await world.advance(minutes=20)
 
@@ -223,8 +220,7 @@ async def test_a_question_that_was_settled_while_its_answer_was_lost_is_edited(
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     await world.advance(minutes=15, seconds=5)
     [video] = world.service.videos
-    await world.service.call_back(video)
-    await world.advance(minutes=5)
+    await world.after(world.service.call_back(video), minutes=5)
 
     [question] = world.questions(card)
     assert "Settled: the video turned up." in question.text

@@ -50,8 +50,7 @@ async def lose(
 
 async def asked(world: World, *scripts: str, made: bool = False) -> tuple[Message, list[Message]]:
     """Return the message that asks Ana about lost create calls, and the cards."""
-    cards = await lose(world, *(scripts or SCRIPTS), made=made)
-    await world.advance(minutes=16)
+    cards = await world.after(lose(world, *(scripts or SCRIPTS), made=made), minutes=16)
     [message] = questions(world)
     return message, cards
 
@@ -98,13 +97,11 @@ async def test_four_questions_to_a_person_are_one_message_with_one_mention(world
 
 
 async def test_a_question_that_comes_later_is_listed_by_an_edit(world: World) -> None:
-    [first] = await lose(world, "One.")
-    await world.advance(minutes=16)
+    [first] = await world.after(lose(world, "One."), minutes=16)
     [message] = questions(world)
     assert labels(message) == BUTTONS
 
-    await lose(world, "Two.")
-    await world.advance(minutes=16)
+    await world.after(lose(world, "Two."), minutes=16)
     [edited] = questions(world)
     assert (edited.ts, edited.thread_ts) == (message.ts, first.ts)
     assert lines(edited) == ["One.", "Two."]
@@ -114,8 +111,7 @@ async def test_a_question_that_comes_later_is_listed_by_an_edit(world: World) ->
 
 async def test_each_person_is_asked_in_a_message_of_their_own(world: World) -> None:
     await lose(world, "One.", "Two.")
-    await lose(world, "Three.", "Four.", person=world.ben)
-    await world.advance(minutes=16)
+    await world.after(lose(world, "Three.", "Four.", person=world.ben), minutes=16)
 
     of_ana, of_ben = sorted(questions(world), key=lambda each: "Three." in each.text)
     assert of_ana.pings == {world.ana.user.id}
@@ -127,8 +123,7 @@ async def test_each_person_is_asked_in_a_message_of_their_own(world: World) -> N
 async def test_titles_of_one_channel_are_not_listed_in_another(world: World) -> None:
     await lose(world, "One.", "Two.")
     world.slack.add_channel("general")
-    await lose(world, "Three.", "Four.", channel="general")
-    await world.advance(minutes=16)
+    await world.after(lose(world, "Three.", "Four.", channel="general"), minutes=16)
 
     by_channel = {world.slack.channel(m.channel).name: m for m in questions(world)}
     assert lines(by_channel["studio"]) == ["One.", "Two."]
@@ -295,8 +290,7 @@ async def test_an_id_that_cannot_be_verified_is_used_after_a_warning(world: Worl
 
 
 async def test_all_are_asked_again_in_one_new_message_and_closed_after_a_week(world: World) -> None:
-    first, cards = await asked(world)
-    await world.advance(days=1)
+    first, cards = await world.after(asked(world), days=1)
 
     [before, second] = questions(world)
     assert before.ts == first.ts
@@ -317,10 +311,8 @@ async def test_all_are_asked_again_in_one_new_message_and_closed_after_a_week(wo
 
 async def test_what_is_asked_about_days_later_mentions_the_person(world: World) -> None:
     """Nobody looks at a message that has waited for days because it was edited."""
-    await asked(world, "One.", "Two.")
-    await world.advance(days=3)
-    await lose(world, "Three.")
-    await world.advance(minutes=16)
+    await world.after(asked(world, "One.", "Two."), days=3)
+    await world.after(lose(world, "Three."), minutes=16)
 
     [_, second, third] = questions(world)
     assert lines(second) == ["One.", "Two."]
@@ -339,8 +331,7 @@ async def test_a_leading_question_that_is_settled_before_its_post_lists_the_othe
     [leading] = [id_ for id_, state in rows.items() if state != DeliveryState.LISTED]
     script = {number_of(card): text for card, text in zip(cards, ("One.", "Two."), strict=True)}
     [video] = [v.video_id for v in world.service.videos.values() if v.script == script[leading]]
-    await world.service.call_back(video)
-    await world.settle()
+    await world.after(world.service.call_back(video))
     world.slack.faults.clear()
     await world.advance(minutes=20)
 

@@ -73,8 +73,7 @@ async def test_without_a_public_address_polls_some_minutes_apart_do_all(
     world = quiet_world
     world.service.next_replica(Scenario(final_status=word))
     async with world.running_bot(callbacks=False):
-        card = await world.request_replica(world.ana, {"replica_name": "Kim"})
-        await world.advance(hours=4)
+        card = await world.after(world.request_replica(world.ana, {"replica_name": "Kim"}), hours=4)
 
     [create] = world.requests_for("create_replica")
     assert create.body == {"train_video_url": FOOTAGE, "replica_name": "Kim"}
@@ -90,8 +89,7 @@ async def test_without_a_public_address_polls_some_minutes_apart_do_all(
 
 @in_both_modes
 async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(world: World) -> None:
-    training = await world.request_replica(world.ana, {"replica_name": "Kim"})
-    await world.advance(hours=4)
+    training = await world.after(world.request_replica(world.ana, {"replica_name": "Kim"}), hours=4)
     [reply] = world.replies(training)
 
     await world.ben.click(reply, "Use in a video")
@@ -152,8 +150,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
         "consent_video_url": "https://storage.example.com/yes.mp4",
         "replica_name": "Kim",
     }
-    card = await world.request_replica(world.ana, typed)
-    await world.advance(hours=4)
+    card = await world.after(world.request_replica(world.ana, typed), hours=4)
     [reply] = world.replies(card)
     assert "secret" not in str(world.posts())
 
@@ -175,8 +172,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
 async def _asks_one_in_training(world: World, *scenario: Scenario) -> tuple[Message, Message]:
     """Have Ben ask for a video with a replica that Ana has in training; return both cards."""
     world.service.next_replica(*scenario)
-    training = await world.request_replica(world.ana, {"replica_name": "Kim"})
-    await world.advance(hours=1)
+    training = await world.after(world.request_replica(world.ana, {"replica_name": "Kim"}), hours=1)
     video = await world.request_video(world.ben, {"replica_id": world.last_replica_id()})
     await world.advance(minutes=1)
     return training, video
@@ -283,8 +279,7 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
     await world.request_replica(world.ana, {"replica_name": "Second"})
     world.service.finish(world.last_replica_id())
     await world.advance(minutes=1)
-    await world.request_replica(world.ben, {"replica_name": "Bens"})
-    await world.advance(minutes=5)
+    await world.after(world.request_replica(world.ben, {"replica_name": "Bens"}), minutes=5)
     await _shown_after(world, world.ben, f"default {REPLICA}")
 
     shown = await _says(world.ana, "list")

@@ -219,8 +219,7 @@ async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(world: Wor
 
 @bot_with(callbacks=False)
 async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(world: World) -> None:
-    await world.request_video(world.ben)
-    await world.settle()
+    await world.after(world.request_video(world.ben))
     [other] = world.service.videos
     card = await asks_what_to_do(world)
     await world.ana.click(world.question(card), "I found it")
@@ -246,8 +245,7 @@ async def test_a_click_counts_once_in_the_next_process_too(quiet_world: World, b
     creates = len(world.requests_for("create_video"))
     assert creates == (2 if button == "job_create_again" else 1)
     async with world.running_bot(callbacks=False):
-        await replay(world, body)
-        await world.advance(minutes=4)
+        await world.after(replay(world, body), minutes=4)
         await replay(world, body)
     assert len(world.requests_for("create_video")) == creates
     assert len([m for m in world.replies(card) if m.is_from_bot]) == 1

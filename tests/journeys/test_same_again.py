@@ -50,8 +50,7 @@ def offer(form: Modal) -> str:
 async def test_the_form_offers_the_same_video_before_it_is_made_again(quiet: World) -> None:
     async with quiet.running_bot():
         world = quiet
-        await submit(world, world.ben)
-        await world.advance(minutes=5)
+        await world.after(submit(world, world.ben), minutes=5)
 
         form = await submit(world, world.ana, script=" Welcome  to\nthe team!", video_name="Hi")
         [video] = world.service.videos.values()
@@ -83,8 +82,7 @@ async def test_a_form_that_is_sent_twice_is_not_offered_its_own_video(world: Wor
 
 async def test_what_is_being_made_is_offered_too(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
-    await submit(world, world.ben)
-    await world.advance(minutes=5)
+    await world.after(submit(world, world.ben), minutes=5)
     form = await submit(world, world.ana)
     studio = world.slack.channel("studio").id
     assert offer(form).startswith(
@@ -142,8 +140,7 @@ async def test_nobody_is_shown_what_they_may_not_see(quiet: World) -> None:
     for channel in world.slack.channels.values():
         channel.members |= {root.user.id, carl.user.id}
     async with world.running_bot(ADMIN_USERS=root.user.id):
-        await submit(world, world.ben, "vault")
-        await world.advance(minutes=5)
+        await world.after(submit(world, world.ben, "vault"), minutes=5)
 
         # In another channel nothing says that it exists, wherever it is to be posted.
         assert not (await submit(world, world.ana, where="vault")).is_open
@@ -166,8 +163,7 @@ async def test_nobody_is_shown_what_they_may_not_see(quiet: World) -> None:
 async def test_only_the_same_is_offered_and_only_for_a_day(world: World) -> None:
     world.service.add_replica("r-two", "Two")
     world.service.next_video(Scenario(end="error"))
-    await submit(world, world.ben)
-    await world.advance(minutes=5)
+    await world.after(submit(world, world.ben), minutes=5)
     # It failed. Now it is made.
     assert not (await submit(world, world.ana)).is_open
     background = {"background": "background_url", "background_url": "https://example.com/a"}
@@ -184,8 +180,7 @@ async def test_an_erased_script_leaves_nothing_to_compare_with(quiet: World) -> 
     world = quiet
     world.timings = Timings(jitter=0)
     async with world.running_bot(RETENTION_DAYS="1"):
-        await submit(world, world.ben)
-        await world.advance(days=3)
+        await world.after(submit(world, world.ben), days=3)
         assert world.query("SELECT fingerprint, erased FROM jobs") == [
             {"fingerprint": None, "erased": 1}
         ]

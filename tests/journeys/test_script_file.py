@@ -60,8 +60,7 @@ async def test_details_of_a_script_that_no_form_has_room_for_show_its_beginning(
     script = "a" + "🎬" * 19_999
     world.service.add_replica(REPLICA, "🎬" * 500)
     world.service.next_video(Scenario(end="error", reason="🎬" * 500))
-    await with_file(world, script.encode())
-    await world.advance(minutes=10)
+    await world.after(with_file(world, script.encode()), minutes=10)
     details = await world.details(world.ana, world.posts()[0])
     shown = "".join(quoted(details.body["blocks"]))
     assert script.startswith(shown)
@@ -73,8 +72,7 @@ async def test_the_reply_has_300_characters_of_the_script_so_that_the_link_is_no
     world: World,
 ) -> None:
     for script in ("A short sentence. " * 480 + "The end.", "🎬 " * 2990 + "The end."):
-        await with_file(world, script.encode())
-        await world.advance(minutes=10)
+        await world.after(with_file(world, script.encode()), minutes=10)
         card, reply = world.posts()[-2:]
         [piece] = quoted(reply.blocks)
         assert script.startswith(piece.removesuffix("…"))
@@ -85,8 +83,7 @@ async def test_the_reply_has_300_characters_of_the_script_so_that_the_link_is_no
         pieces = quoted(shown.body["blocks"])
         assert "".join(pieces) == script
         assert all(each.endswith(" ") for each in pieces[:-1]), "words are not parted"
-    await with_file(world, b"A" * 300)
-    await world.advance(minutes=10)
+    await world.after(with_file(world, b"A" * 300), minutes=10)
     assert quoted(world.posts()[-1].blocks) == ["A" * 300]
     assert "The rest" not in world.posts()[-1].text
     assert not [call for call in world.slack.calls if call.error]

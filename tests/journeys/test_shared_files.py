@@ -73,8 +73,7 @@ def searches(world: World, message: Message) -> list[Call]:
 async def test_a_long_transcript_follows_the_reply_as_a_file_with_the_name_of_the_video(
     world: World,
 ) -> None:
-    await asks(world, name="Q3 report / draft")
-    await world.advance(minutes=5)
+    await world.after(asks(world, name="Q3 report / draft"), minutes=5)
     file = one_file(world)
     assert content(world, file) == LONG
     assert file.text == "Here's the whole transcript."
@@ -93,8 +92,7 @@ async def test_the_file_is_whole_where_the_service_shows_a_script_in_another_for
 ) -> None:
     for echo in Echo:
         world.service.next_video(Scenario(echo=echo))
-        await asks(world)
-        await world.advance(minutes=10)
+        await world.after(asks(world), minutes=10)
         last = shared(world)[-1].files[0]["id"]
         assert world.slack.files[last].content.decode() == LONG, echo
     assert len(shared(world)) == len(Echo)
@@ -247,25 +245,21 @@ async def test_what_a_workspace_refuses_is_tried_again_after_an_hour(
     step: str, code: str, world: World
 ) -> None:
     world.slack.faults.always(step, refusal(code))
-    await asks(world)
-    await world.advance(minutes=10)
+    await world.after(asks(world), minutes=10)
     world.slack.change_channel("vault", with_bot=True)
-    await asks(world, channel="vault")
-    await world.advance(minutes=10)
+    await world.after(asks(world, channel="vault"), minutes=10)
     assert len(world.calls(GET_URL)) == 1
     assert [bool(each.files) for each in world.posts()] == [False] * 4
     world.slack.faults.clear()
     await world.advance(hours=1)
     assert not shared(world), "what was given up is not begun again"
-    await asks(world)
-    await world.advance(minutes=10)
+    await world.after(asks(world), minutes=10)
     assert len(shared(world)) == 1
 
 
 async def test_a_host_for_contents_that_is_never_reached_is_given_up(world: World) -> None:
     world.slack.faults.always(FILE_CONTENT, CannedResponse(403, "Blocked by the proxy"))
-    await asks(world)
-    await world.advance(hours=2)
+    await world.after(asks(world), hours=2)
     assert len(world.posts()) == 2
     assert len(world.calls(FILE_CONTENT)) < 20
 
@@ -276,8 +270,7 @@ HERE: Final = "127.0.0.1"
 
 async def makes_a_video(world: World, channel: str = "studio", minutes: float = 10) -> None:
     """Ask for a video, and wait until all is done."""
-    await world.request_video(world.ana, channel=channel)
-    await world.advance(minutes=minutes)
+    await world.after(world.request_video(world.ana, channel=channel), minutes=minutes)
 
 
 def one_video(world: World) -> Message:
@@ -325,8 +318,7 @@ async def test_a_finished_video_is_in_the_thread_below_the_reply_with_its_link(
 
 @bot_with(MEDIA_HOSTS=HERE)
 async def test_a_trained_replica_is_previewed_in_its_thread(world: World) -> None:
-    await world.request_replica(world.ana, {"replica_name": "Anna"})
-    await world.advance(hours=12)
+    await world.after(world.request_replica(world.ana, {"replica_name": "Anna"}), hours=12)
     file = one_video(world)
     assert file.text == "Here's a preview of the replica."
     assert [each["name"] for each in file.files] == ["Anna.mp4"]

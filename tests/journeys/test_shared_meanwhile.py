@@ -9,7 +9,7 @@ from sandbox.scenarios import Pace
 from sandbox.slack_objects import Message
 from tests.journeys.test_approval import decline, requests, settings
 from tests.journeys.test_shared_files import GET_URL, asks, shared
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.world import REPLICA, World
 
 SCRIPT = "Nobody outside has to know this."
@@ -162,28 +162,25 @@ async def test_a_question_goes_to_the_person_where_another_organization_reads_th
         assert "was cancelled" in told(world)[-1].text
 
 
+@bot_with(MAX_SCRIPT="20000")
 async def test_a_file_is_not_shared_in_a_channel_that_another_organization_comes_to_read(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.settle()
-        world.slack.faults.always(GET_URL, CannedResponse(503))
-        await asks(world)
-        await world.advance(minutes=12)
-        assert len(world.posts()) == 2
-        world.slack.change_channel("studio", is_ext_shared=True)
-        await world.advance(minutes=12)
-        world.slack.faults.clear()
-        await world.advance(hours=1)
-        assert not shared(world)
+    await world.settle()
+    world.slack.faults.always(GET_URL, CannedResponse(503))
+    await world.after(asks(world), minutes=12)
+    assert len(world.posts()) == 2
+    world.slack.change_channel("studio", is_ext_shared=True)
+    await world.advance(minutes=12)
+    world.slack.faults.clear()
+    await world.advance(hours=1)
+    assert not shared(world)
 
 
 async def test_what_slack_said_of_a_channel_long_ago_counts_for_nothing(world: World) -> None:
     world.service.pace = Pace(timedelta(0), timedelta(minutes=2), timedelta(hours=5))
     async with world.running_bot():
-        await world.request_video(world.ben)
-        await world.advance(days=1)
+        await world.after(world.request_video(world.ben), days=1)
         world.slack.change_channel("studio", is_pending_ext_shared=True)
         world.slack.faults.always(WHO_READS, CannedResponse(503))
         form = await world.open_form(world.ana)
@@ -205,7 +202,6 @@ async def test_the_reason_of_a_decline_is_not_shown_where_another_organization_r
         world.slack.change_channel("approvals", is_pending_ext_shared=True)
         await world.advance(minutes=15)
         asked = requests(world)[-1]
-        await decline(world, asked, world.ben, "Ask Bob about it")
-        await world.advance(minutes=15)
+        await world.after(decline(world, asked, world.ben, "Ask Bob about it"), minutes=15)
         assert "Declined" in world.now(asked).text
         assert "Bob" not in in_channel(world, "approvals")

@@ -38,9 +38,7 @@ async def make(world: World, script: str, minutes: list[float]) -> None:
 async def begin(world: World, script: str = SHORT, **duration: float) -> Message:
     """Have a video begun that takes as long; return its card."""
     world.service.next_video(finishes_within(**duration or {"hours": 1}))
-    card = await world.request_video(world.ana, {"script": script})
-    await world.advance(seconds=15)
-    return card
+    return await world.after(world.request_video(world.ana, {"script": script}), seconds=15)
 
 
 async def hint(world: World, person: Person, script: str = "") -> str:
@@ -92,8 +90,7 @@ async def test_long_scripts_are_compared_with_long_ones_once_there_are_enough(wo
 
 async def test_where_videos_take_long_a_long_wait_is_not_called_unusual(world: World) -> None:
     await make(world, SHORT, [40] * 10)
-    card = await begin(world)
-    await world.advance(minutes=35)
+    card = await world.after(begin(world), minutes=35)
     assert "*Rendering*, usually about 40 min" in world.now(card).text
     await world.advance(minutes=15)
     assert "is taking longer than usual" in world.now(card).text
@@ -104,8 +101,7 @@ async def test_the_time_that_nobody_answered_a_question_is_not_taken_for_a_video
 ) -> None:
     world.service.faults.next("create_video", Reset(done=True))
     world.service.next_video(Scenario(callback_plan=CallbackPlan(times=0)))
-    card = await world.request_video(world.ana)
-    await world.advance(hours=20)
+    card = await world.after(world.request_video(world.ana), hours=20)
     [video] = world.service.videos.values()
     await world.ana.click(world.question(card), HAVE_ID)
     await world.after(world.ana.form.submit({"remote_id": video.video_id}), minutes=1)

@@ -196,8 +196,7 @@ async def test_an_accepted_form_is_not_refused_when_it_is_submitted_again(world:
     form = await world.open_form(world.ana)
     await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
     world.service.out_of_credit = True
-    await world.request_video(world.ben)
-    await world.advance(minutes=1)
+    await world.after(world.request_video(world.ben), minutes=1)
     signed_anew = form.view
     world.slack.modals[world.ana.user.id].append(signed_anew)
     await form.submit()
@@ -215,8 +214,7 @@ async def test_a_form_whose_job_cannot_be_stored_stays_open_and_starts_nothing(
 
     await world.bot.store.database.run(refuses)
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    await world.advance(minutes=5)
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello, world."}), minutes=5)
 
     assert form.is_open
     assert "couldn't be saved" in " ".join(form.errors.values())
@@ -321,8 +319,7 @@ async def test_the_path_of_footage_is_never_shown_even_if_the_service_quotes_it(
     world: World,
 ) -> None:
     world.service.next_replica(Scenario(end="error", reason=f"{SHARED} is not public"))
-    card = await world.request_replica(world.ana, {"train_video_url": SHARED})
-    await world.advance(hours=8)
+    card = await world.after(world.request_replica(world.ana, {"train_video_url": SHARED}), hours=8)
 
     assert "Footage: files.example.org" in (await world.details(world.ana, card)).text
     assert "files.example.org is not public" in world.now(card).text
@@ -480,8 +477,7 @@ async def test_nothing_is_posted_where_the_menu_offers_nothing(world: World) -> 
 async def test_a_private_channel_without_the_bot_is_refused_before_anything_is_spent(
     world: World,
 ) -> None:
-    form = await world.open_form(world.ana, channel="vault")
-    await world.settle()
+    form = await world.after(world.open_form(world.ana, channel="vault"))
     await form.submit(TYPED)
     assert "/invite @replica-videos" in form.errors["where"]
     await form.submit()
@@ -592,8 +588,7 @@ async def test_a_name_and_a_reason_that_turn_text_round_are_shown_in_order(world
     world.service.add_replica("r-turned", TURNED)
     world.service.next_video(Scenario(end="error", reason="Too \u202edark\u2069."))
     await world.after(world.ana.command("/replica", "add r-turned"))
-    card = await world.request_video(world.ana, {"video_name": TURNED})
-    await world.advance(minutes=10)
+    card = await world.after(world.request_video(world.ana, {"video_name": TURNED}), minutes=10)
     await world.ana.command("/video", f"status {number_of(card)}")
     await world.after(world.ana.command("/video", "list"))
 

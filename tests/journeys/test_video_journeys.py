@@ -78,8 +78,7 @@ async def test_a_ready_video_gets_one_reply_in_the_thread(world: World) -> None:
 async def test_a_hundred_callbacks_at_once_bring_one_reply(unread_world: World) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=0)
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    card = await world.after(world.request_video(world.ana), minutes=5)
     assert not world.replies(card)
 
     await asyncio.gather(*(world.service.call_back(_the_video(world)) for _ in range(100)))
@@ -94,8 +93,7 @@ async def test_a_callback_with_an_unknown_token_gets_the_same_answer_and_changes
 ) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=0)
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    card = await world.after(world.request_video(world.ana), minutes=5)
     video = world.service.videos[_the_video(world)]
     body = {"video_id": video.video_id, "status": "ready"}
     assert video.callback_url is not None
@@ -140,8 +138,7 @@ async def test_a_ready_video_without_a_link_still_gets_a_reply(
 async def test_polling_goes_on_after_answers_without_a_status(world: World) -> None:
     said: dict[str, object] = {"status": None}
     world.service.next_video(Scenario(overrides=said))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    card = await world.after(world.request_video(world.ana), minutes=5)
     assert world.posts() == [world.now(card)]
 
     said.clear()
@@ -195,8 +192,7 @@ async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(
 async def test_a_restarted_bot_goes_on_where_it_was(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
-        card = await world.request_video(world.ana)
-        await world.advance(minutes=1)
+        card = await world.after(world.request_video(world.ana), minutes=1)
     await world.advance(minutes=10)
     assert not world.replies(card)
 
@@ -234,8 +230,7 @@ async def test_an_uninstalled_app_sends_nothing_and_keeps_everything(quiet_world
     world = quiet_world
     async with world.running_bot():
         await world.ana.open_home()
-        await world.request_video(world.ana)
-        await world.advance(seconds=10)
+        await world.after(world.request_video(world.ana), seconds=10)
         assert await readiness(world) == (200, "")
         events.uninstall(world.slack)
         await world.settle()

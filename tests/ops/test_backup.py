@@ -56,8 +56,7 @@ async def test_what_was_created_after_a_backup_is_not_created_again_once_it_is_r
     world.service.callback_plan = CallbackPlan(times=0)
     backup = tmp_path / "backup.db"
     async with world.running_bot():
-        await world.request_video(world.ana, {"script": "Ended before."})
-        await world.advance(minutes=10)
+        await world.after(world.request_video(world.ana, {"script": "Ended before."}), minutes=10)
         running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
         world.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
         card = await world.request_video(world.ana, {"script": "Waits to be created."})

@@ -112,10 +112,8 @@ async def test_usage_has_what_deleted_requests_cost_and_ends_where_its_month_doe
 ) -> None:
     await world.request_video(world.ana)
     world.clock.set(datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC))
-    await world.request_video(world.ana, {"script": "Nearly April."})
-    await world.advance(minutes=5)
-    await world.request_video(world.ana, {"script": "In April."})
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ana, {"script": "Nearly April."}), minutes=5)
+    await world.after(world.request_video(world.ana, {"script": "In April."}), minutes=5)
     world.clock.set(datetime(2028, 6, 1, tzinfo=UTC))
     await world.advance(minutes=2)
     assert world.query("SELECT id FROM jobs") == []
@@ -178,8 +176,7 @@ async def test_a_reader_that_goes_away_ends_an_export_quietly(world: World) -> N
 
 async def test_an_export_has_the_host_of_a_link_and_no_more(world: World) -> None:
     link = "https://cdn.example.com/v.mp4?X-Amz-Signature=abc123"
-    card = await world.request_video(world.ana)
-    await world.advance(seconds=30)
+    card = await world.after(world.request_video(world.ana), seconds=30)
     await world.ana.click(world.now(card), "Stop waiting")
 
     def spoil(tx: Transaction) -> None:

@@ -63,8 +63,7 @@ async def test_everything_goes_on_where_it_was_moved_to_and_nothing_is_made_twic
     world = quiet_world
     world.service.callback_plan = CallbackPlan(times=0)
     async with world.running_bot():
-        await world.request_video(world.ana, {"script": "Ended before."})
-        await world.advance(minutes=10)
+        await world.after(world.request_video(world.ana, {"script": "Ended before."}), minutes=10)
         running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
         world.service.faults.next("create_video", _LIMITED)
         queued = await world.request_video(world.ana, {"script": "Waits to be created."})

@@ -54,8 +54,7 @@ async def test_a_refusal_that_quotes_our_request_leaks_none_of_it(
         with subtests.test(status=status):
             body.clear()
             world.service.faults.next("create_video", CannedResponse(status, body, done=True))
-            await asks_with_a_signed_link(world)
-            await world.advance(minutes=1)
+            await world.after(asks_with_a_signed_link(world), minutes=1)
             assert body
             if status in {400, 422}:
                 assert f"Key ***: cannot fetch {HOST} nor reach " in world.posts()[-1].text
@@ -69,15 +68,13 @@ async def test_a_read_that_quotes_our_request_leaks_none_of_it(word: str, world:
     said = {"status": word, "status_details": quoted, "data": {"script": SCRIPT}}
     world.service.faults.always("read_video", CannedResponse(200, said))
     await world.advance(minutes=1)
-    await world.ana.command("/video", f"status {next(iter(world.service.videos))}")
-    await world.settle()
+    await world.after(world.ana.command("/video", f"status {next(iter(world.service.videos))}"))
     assert f"Cannot fetch {HOST} nor reach 127.0.0.1" in world.ephemerals(world.ana)[-1]
 
 
 async def test_a_failed_training_with_a_link_in_its_reason_leaks_no_query(world: World) -> None:
     world.service.next_replica(Scenario(end="error", reason=f"Cannot fetch {SIGNED}"))
-    await world.request_replica(world.ana, {"train_video_url": SIGNED})
-    await world.advance(hours=5)
+    await world.after(world.request_replica(world.ana, {"train_video_url": SIGNED}), hours=5)
     assert f"Cannot fetch {HOST}" in world.posts()[-1].text
 
 

@@ -401,8 +401,7 @@ async def test_the_hosts_of_finished_videos_are_named_with_the_line_to_set(
         assert "MEDIA_HOSTS" not in words(await opened(world, world.ana))
         for link in LINKS:
             world.service.next_video(Scenario(overrides={"download_url": link}))
-            await world.request_video(world.ana)
-            await world.advance(minutes=5)
+            await world.after(world.request_video(world.ana), minutes=5)
         line = "MEDIA_HOSTS=a.cdn.example.com,stream.example.com"
         assert f"`{line}`" in words(await opened(world, world.ana))
         found = (await report(world, **admin))["MEDIA_HOSTS"]

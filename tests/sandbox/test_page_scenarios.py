@@ -175,8 +175,7 @@ async def test_a_lost_answer_is_asked_about_and_what_is_expensive_is_approved(
         await note.get_by_role("button", name="Open the thread").click()
         await ana.replies().nth(1).get_by_role("button", name="I found it").click()
         await ana.modal.get_by_role("textbox").fill(next(iter(world.service.videos)))
-        await ana.presses("Use this video")
-        await world.advance(seconds=5)
+        await world.after(ana.presses("Use this video"), seconds=5)
         await expect(ana.card("The canteen")).to_contain_text("Ready")
         assert world.created_count() == 1
         assert await _switches(ana) == before

@@ -76,8 +76,7 @@ async def test_after_any_response_to_a_create_call_the_video_is_created_once_or_
             assert len(world.requests_for("create_video")) == creates + 1
             assert outcome(world, card) == case.outcome.replace("retried", "created")
             if case.outcome == "unconfirmed":
-                await world.ana.click(world.question(card), "Cancel request")
-                await world.settle()
+                await world.after(world.ana.click(world.question(card), "Cancel request"))
                 assert len(world.replies(card)) == 1
             check_harmless(world, card)
             bot.check_log()
@@ -153,8 +152,7 @@ async def test_after_any_response_to_a_post_or_an_edit_the_message_is_there_once
         if case in searches:
             world.slack.faults.next("chat.postMessage", CannedResponse(503, b""))
         world.slack.faults.next(case.method, case.fault(world))
-        await requester.request_video(case.name)
-        await world.advance(seconds=0.1)
+        await world.after(requester.request_video(case.name), seconds=0.1)
         bot.check_log()
     await world.advance(minutes=15)
     for case in [*searches, *others]:

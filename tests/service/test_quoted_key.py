@@ -22,8 +22,7 @@ SILENT: Final = CallbackPlan(times=0)
 
 
 async def _status(world: World, wanted: str, command: str = "/video") -> str:
-    await world.ana.command(command, f"status {wanted}")
-    await world.settle()
+    await world.after(world.ana.command(command, f"status {wanted}"))
     return world.ephemerals(world.ana)[-1]
 
 
@@ -66,8 +65,7 @@ async def test_a_key_that_the_service_quotes_in_an_error_reaches_nobody(
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": "r-unknown", "script": "Hello."})
     world.service.out_of_credit = True
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=1)
+    card = await world.after(world.request_video(world.ana), minutes=1)
 
     assert "Invalid replica_id, says the key ***" in form.errors["replica_id"]
     assert "The account is out of credit, says the key ***" in await _status(world, number_of(card))
@@ -83,8 +81,7 @@ async def test_what_may_hold_a_part_of_the_key_is_withheld_and_the_work_goes_on(
     await form.submit({"replica_id": "r-unknown", "script": "Hello."})
     assert WITHHELD in form.errors["replica_id"]
     await form.close()
-    made = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    made = await world.after(world.request_video(world.ana), minutes=5)
     assert "Ready" in world.now(made).text
     assert "key" not in world.replies(made)[-1].text
     world.service.next_video(Scenario(end="error", reason="The face is hidden"))
@@ -100,8 +97,7 @@ async def test_a_key_in_an_error_that_is_no_json_reaches_nobody(world: World) ->
         "+", "\\u002b"
     )
     world.service.faults.next("create_video", CannedResponse(400, said))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=1)
+    card = await world.after(world.request_video(world.ana), minutes=1)
 
     assert WITHHELD in world.replies(card)[-1].text
 
@@ -179,8 +175,7 @@ async def test_an_id_that_holds_the_key_is_none(named: Callable[[str], str], wor
     world.service.callback_plan = SILENT
     answer = {"video_id": named(world.service.api_key), "status": "queued"}
     world.service.faults.next("create_video", CannedResponse(200, answer, done=True))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=20)
+    card = await world.after(world.request_video(world.ana), minutes=20)
 
     assert "Create again" in str(world.question(card).blocks)
     assert world.created_count() == 1
@@ -191,8 +186,7 @@ async def test_a_callback_that_names_the_key_as_the_id_leaves_it_out_of_the_data
 ) -> None:
     world.service.callback_plan = CallbackPlan(body={"video_id": f"v-{world.service.api_key}"})
     world.service.faults.next("create_video", CannedResponse(500, {"error": "oops"}, done=True))
-    await world.request_video(world.ana)
-    await world.advance(minutes=20)
+    await world.after(world.request_video(world.ana), minutes=20)
 
     assert world.service.callbacks
     paths = [each.path for each in world.service.requests]
@@ -203,8 +197,7 @@ async def test_slacks_tokens_in_the_services_answers_reach_nobody(world: World) 
     token, secret = world.slack.bot_token, world.slack.signing_secret
     reason = f"Refused {token.upper()} and {secret}"
     world.service.next_video(Scenario(end="error", reason=reason))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    card = await world.after(world.request_video(world.ana), minutes=5)
 
     assert "Refused *** and ***" in world.replies(card)[-1].text
 
@@ -224,8 +217,7 @@ async def test_only_a_code_of_slacks_is_logged(
     refusal = {"ok": False, "error": code, "response_metadata": {"messages": messages}}
     world.slack.faults.next("chat.postMessage", CannedResponse(200, refusal))
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": "r-anna-42", "script": "Hello."})
-    await world.settle()
+    await world.after(form.submit({"replica_id": "r-anna-42", "script": "Hello."}))
 
     assert logged in str([vars(record) for record in caplog.records])
 
@@ -241,8 +233,7 @@ async def test_a_status_is_logged_only_if_it_is_one_word(
     status: str, logged: str, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.service.next_video(Scenario(statuses=(status,)))
-    await world.request_video(world.ana)
-    await world.advance(minutes=1)
+    await world.after(world.request_video(world.ana), minutes=1)
 
     [record] = [each for each in caplog.records if "unknown status" in each.message]
     assert vars(record)["status"] == logged

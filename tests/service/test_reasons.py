@@ -66,8 +66,7 @@ async def test_a_deleted_video_is_told_as_deleted_on_card_reply_and_status(
 ) -> None:
     overrides = {"status_details": details}
     world.service.next_video(Scenario(end="deleted", overrides=overrides))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=10)
+    card = await world.after(world.request_video(world.ana), minutes=10)
 
     [reply] = world.replies(card)
     assert "“Hello, world.” was deleted at the video service." in reply.text
@@ -76,8 +75,7 @@ async def test_a_deleted_video_is_told_as_deleted_on_card_reply_and_status(
         assert "couldn't be created" not in told
         assert "No reason given" not in told
     assert "*Deleted* at the video service" in world.now(card).text
-    await world.ana.command("/video", f"status {number_of(card)}")
-    await world.settle()
+    await world.after(world.ana.command("/video", f"status {number_of(card)}"))
     status = world.ephemerals(world.ana)[-1]
     assert "Status: Deleted" in status
     assert (details or "") in status

@@ -7,7 +7,7 @@ import pytest
 from sandbox.service_limits import Limits, RateLimit
 from sandbox.slack_objects import Message
 from tests.engine.test_service_outage import ask, ask_often
-from tests.modes import on_both_engines
+from tests.modes import bot_with, on_both_engines
 from tests.world import World
 
 NOT_OURS = "r-of-others"
@@ -48,11 +48,9 @@ async def test_all_creates_wait_as_long_as_one_of_them_is_asked_to(world: World)
 async def test_a_401_for_one_request_stops_nobody_elses(world: World) -> None:
     world.service.add_replica(NOT_OURS, "Theirs")
     world.service.limits.unauthorized.add(NOT_OURS)
-    await ask(world, world.ana, NOT_OURS)
-    await world.settle()
+    await world.after(ask(world, world.ana, NOT_OURS))
 
-    await world.request_video(world.ben)
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ben), minutes=5)
 
     refused, made = endings(world)
     assert "The video service said" in refused
@@ -63,8 +61,7 @@ async def test_a_401_for_one_request_stops_nobody_elses(world: World) -> None:
 async def test_a_401_for_one_read_stops_no_creates(admin_world: World) -> None:
     world = admin_world
     world.service.limits.unauthorized.add("v-of-others")
-    await world.ana.command("/video", "status v-of-others")
-    await world.settle()
+    await world.after(world.ana.command("/video", "status v-of-others"))
 
     await world.request_video(world.ben)
 
@@ -109,8 +106,7 @@ async def test_an_odd_request_does_not_keep_its_kind_closed(world: World) -> Non
     await world.request_video(world.ana)
     world.service.limits.unpaid.add(UNPAID)
     await ask(world, world.ana, UNPAID)
-    await ask(world, world.ben)
-    await world.settle()
+    await world.after(ask(world, world.ben))
     world.service.out_of_credit = False
 
     await world.advance(minutes=45)
@@ -122,8 +118,7 @@ async def test_an_odd_request_does_not_keep_its_kind_closed(world: World) -> Non
 async def test_a_request_that_waits_for_credit_for_a_day_ends_with_an_answer(world: World) -> None:
     world.service.out_of_credit = True
     await world.request_video(world.ana)
-    await world.request_video(world.ben)
-    await world.advance(hours=23)
+    await world.after(world.request_video(world.ben), hours=23)
     assert not endings(world)[1]
 
     await world.advance(hours=2)
@@ -131,21 +126,16 @@ async def test_a_request_that_waits_for_credit_for_a_day_ends_with_an_answer(wor
     assert "Out of video credits. You weren't charged." in endings(world)[1]
 
 
-async def test_after_an_outage_all_jobs_go_on_as_soon_as_one_call_succeeds(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        await world.request_video(world.ana)
-        await world.advance(seconds=30)
-        world.service.down = True
-        await world.advance(minutes=30)
-        world.service.down = False
-        await world.advance(seconds=1)
-        await world.request_video(world.ben)
-        await world.advance(seconds=6)
+@bot_with(callbacks=False)
+async def test_after_an_outage_all_jobs_go_on_as_soon_as_one_call_succeeds(world: World) -> None:
+    await world.after(world.request_video(world.ana), seconds=30)
+    world.service.down = True
+    await world.advance(minutes=30)
+    world.service.down = False
+    await world.advance(seconds=1)
+    await world.after(world.request_video(world.ben), seconds=6)
 
-        assert "is ready" in endings(world)[0]
+    assert "is ready" in endings(world)[0]
 
 
 @pytest.mark.parametrize("refusal", ["key", "credit"])
@@ -183,8 +173,7 @@ in_both_cases = pytest.mark.parametrize(
 
 async def make_one(world: World) -> None:
     async with world.running_bot(callbacks=False):
-        await world.request_video(world.ben)
-        await world.advance(minutes=10)
+        await world.after(world.request_video(world.ben), minutes=10)
 
 
 def ask_to_wait(world: World) -> None:
@@ -254,9 +243,7 @@ async def test_a_service_that_hides_ids_refuses_one_request(
         await make_one(world)
     before = world.created_count()
     async with world.running_bot(callbacks=False):
-        await ask(world, world.ana, NOT_OURS)
-        await world.settle()
-        await ask_often(world, 10)
-        await world.advance(minutes=1)
+        await world.after(ask(world, world.ana, NOT_OURS))
+        await world.after(ask_often(world, 10), minutes=1)
         assert "The video service said" in endings(world)[before]
         assert world.created_count() == before + 10

@@ -72,11 +72,9 @@ def methods(world: World) -> list[str]:
 @on_both_engines
 async def test_a_video_takes_three_calls_to_slack(world: World) -> None:
     for _ in range(2):
-        form = await world.open_form(world.ana)
-        await world.settle()
+        form = await world.after(world.open_form(world.ana))
         before, replies = len(world.slack.calls), len(world.posts())
-        await form.submit(TYPED)
-        await world.settle()
+        await world.after(form.submit(TYPED))
         [card] = world.posts()[replies:]
         assert card.text.startswith("Hello, world.\n*Rendering*")
         await world.advance(minutes=5)
@@ -122,8 +120,7 @@ async def test_a_job_that_ends_before_its_card_could_be_posted_is_posted_as_it_e
 ) -> None:
     world.slack.faults.next(POST, *[CannedResponse(503)] * 8)
     form = await world.open_form(world.ana)
-    await form.submit(TYPED)
-    await world.advance(hours=1)
+    await world.after(form.submit(TYPED), hours=1)
     [card] = world.slack.messages("studio")
     assert card.edited is None
     assert "Ready" in card.text
@@ -187,8 +184,7 @@ async def test_the_name_of_a_replica_and_of_a_video_is_shown_letter_by_letter(
     name: str, world: World
 ) -> None:
     world.service.add_replica("r-other", name)
-    await world.ana.command("/replica", "add r-other")
-    await world.settle()
+    await world.after(world.ana.command("/replica", "add r-other"))
     card = await world.request_video(
         world.ana, {"replica_id": "r-other", "video_name": "*Welcome* to _all_"}
     )
@@ -205,8 +201,7 @@ async def test_a_decline_before_the_card_pings_no_approver(quiet_world: World) -
     world.slack.add_channel("approvals")
     async with world.running_bot(**settings(world)):
         form = await world.open_form(world.ana)
-        await form.submit(TYPED)
-        await world.settle()
+        await world.after(form.submit(TYPED))
         assert not world.slack.messages("studio")
         [asked] = requests(world)
         await decline(world, asked, world.ben, "Not now.")
@@ -223,8 +218,7 @@ async def test_a_person_is_looked_up_once_for_many_videos(quiet_world: World) ->
     world = quiet_world
     async with world.running_bot(ADMIN_USERS=world.ana.user.id):
         for _ in range(3):
-            card = await world.request_video(world.ana)
-            await world.advance(minutes=3)
+            card = await world.after(world.request_video(world.ana), minutes=3)
             assert "Requested by ana" in world.now(card).text
         assert len(world.calls("users.info")) == 1
         # Their cards are edited long after, without a look at who may ask for what.
@@ -291,8 +285,7 @@ async def test_without_users_read_a_card_has_no_name_and_slack_is_asked_once(
     world.slack.scopes.discard("users:read")
     async with world.running_bot():
         for _ in range(3):
-            card = await world.request_video(world.ana)
-            await world.advance(minutes=3)
+            card = await world.after(world.request_video(world.ana), minutes=3)
             assert "Requested" not in world.now(card).text
         assert len(world.calls("users.info")) == 1
 
@@ -313,28 +306,23 @@ def shown(message: Message) -> tuple[list[str], list[str]]:
 
 async def test_a_card_has_at_most_two_buttons_and_a_menu_that_costs_nothing(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
-    card = await world.request_video(world.ana)
-    await world.advance(seconds=30)
+    card = await world.after(world.request_video(world.ana), seconds=30)
     assert shown(world.now(card)) == (["Stop waiting"], ["Details"])
     await world.advance(minutes=5)
     ready = world.now(card)
     assert shown(ready) == (["Watch*", "Another like this"], ["Download", "Details"])
 
     world.service.next_video(Scenario(end="error", reason="Too shy"))
-    failed = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    failed = await world.after(world.request_video(world.ana), minutes=5)
     assert shown(world.now(failed)) == (["Edit and retry*"], ["Details"])
 
     world.service.next_video(Scenario(end="never"))
-    late = await world.request_video(world.ana)
-    await world.advance(hours=4)
+    late = await world.after(world.request_video(world.ana), hours=4)
     assert shown(world.now(late)) == (["Check now*", "Stop waiting"], ["Details"])
-    await world.ana.click(world.now(late), "Stop waiting")
-    await world.settle()
+    await world.after(world.ana.click(world.now(late), "Stop waiting"))
     assert shown(world.now(late)) == (["Check now*", "Edit and retry"], ["Details"])
 
-    await world.ana.open_home()
-    await world.settle()
+    await world.after(world.ana.open_home())
     assert world.ana.home is not None
     rows = [each["elements"] for each in world.ana.home.view.body["blocks"] if "elements" in each]
     menus = [each for each in rows if each[-1].get("type") == "overflow"]
@@ -342,8 +330,7 @@ async def test_a_card_has_at_most_two_buttons_and_a_menu_that_costs_nothing(worl
 
 
 async def test_the_download_in_the_menu_is_a_link_that_opens_nothing_else(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    card = await world.after(world.request_video(world.ana), minutes=5)
     assert (await world.ben.click(world.now(card), "Download")).ok
     await world.settle()
     assert world.ben.modal is None
@@ -353,8 +340,7 @@ async def test_the_download_in_the_menu_is_a_link_that_opens_nothing_else(world:
 
 
 async def test_buttons_of_a_message_from_before_the_menu_still_work(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    card = await world.after(world.request_video(world.ana), minutes=5)
     ready, number = world.now(card), number_of(card)
     old = [
         {"type": "button", "action_id": "open_link_1", "url": "https://example.com/v.mp4"},
@@ -371,19 +357,16 @@ async def test_buttons_of_a_message_from_before_the_menu_still_work(world: World
 
 @in_both_modes
 async def test_stop_waiting_ends_a_video_once_whatever_comes_later(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.advance(seconds=30)
+    card = await world.after(world.request_video(world.ana), seconds=30)
     running = world.now(card)
     asked = await world.ana.click(running, "Stop waiting", confirm=False)
     assert asked.dialog is not None
     assert "you may be charged" in str(asked.dialog)
 
-    await world.ben.click(running, "Stop waiting")
-    await world.settle()
+    await world.after(world.ben.click(running, "Stop waiting"))
     assert f"Only <@{world.ana.user.id}> or an admin can do that." in world.ephemerals(world.ben)
     await world.ana.click(running, "Stop waiting")
-    await world.ana.click(running, "Stop waiting")
-    await world.settle()
+    await world.after(world.ana.click(running, "Stop waiting"))
 
     stopped = world.now(card)
     assert "*Stopped* waiting\nYou may still be charged." in stopped.text
@@ -394,20 +377,17 @@ async def test_stop_waiting_ends_a_video_once_whatever_comes_later(world: World)
 
     reads = len(world.requests_for("read_video"))
     await world.advance(minutes=10)  # its callback comes
-    await world.service.call_back(next(iter(world.service.videos)))
-    await world.advance(hours=2)
+    await world.after(world.service.call_back(next(iter(world.service.videos))), hours=2)
     assert world.posts() == [stopped, reply]
     assert len(world.requests_for("read_video")) == reads
 
-    await world.ana.click(stopped, "Check now")
-    await world.settle()
+    await world.after(world.ana.click(stopped, "Check now"))
     assert "Video service status: ready" in world.ephemerals(world.ana)[-1]
     assert world.posts() == [stopped, reply]
 
 
 async def test_a_click_for_an_earlier_attempt_stops_nothing(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.advance(seconds=30)
+    card = await world.after(world.request_video(world.ana), seconds=30)
     number, now = number_of(card), world.clock.now()
     jobs = world.bot.store.jobs
     for attempts in (0, 2):
@@ -420,8 +400,7 @@ async def test_details_have_everything_for_the_person_who_asked_and_nothing_for_
     world: World,
 ) -> None:
     typed = {"video_name": "Greeting", "script": "A secret script."}
-    card = await world.request_video(world.ana, typed)
-    await world.advance(seconds=30)
+    card = await world.after(world.request_video(world.ana, typed), seconds=30)
     [video_id] = world.service.videos
     shown = (await world.details(world.ana, card)).text.split("\n")
     assert shown[0] == "Greeting"
@@ -441,8 +420,7 @@ async def test_details_have_everything_for_the_person_who_asked_and_nothing_for_
         "Video service status: generating",
     } <= set(for_support)
 
-    await world.ben.click(world.now(card), "Details")
-    await world.settle()
+    await world.after(world.ben.click(world.now(card), "Details"))
     assert world.ben.modal is None
     [said] = world.ephemerals(world.ben)
     assert said == f"Only <@{world.ana.user.id}> or an admin can see the details."
@@ -469,15 +447,13 @@ async def test_an_admin_sees_the_details_but_not_the_script(quiet_world: World) 
 async def test_another_like_this_opens_the_form_filled_in_for_a_new_request_in_the_channel(
     world: World,
 ) -> None:
-    card = await world.request_video(world.ana, {"video_name": "Greeting"})
-    await world.advance(minutes=5)
+    card = await world.after(world.request_video(world.ana, {"video_name": "Greeting"}), minutes=5)
     await world.ana.click(world.now(card), "Another like this")
     form = world.ana.modal
     assert form is not None
     assert form.values["script"] == "Hello, world."
     assert form.values["video_name"] == "Greeting"
-    await form.submit({"script": "Goodbye, world."})
-    await world.settle()
+    await world.after(form.submit({"script": "Goodbye, world."}))
     first, second = world.slack.messages("studio")
     assert first == world.now(card), "the first one stays as it was"
     assert second.thread_ts is None
@@ -495,8 +471,7 @@ async def test_another_like_this_works_for_those_alone_who_see_the_video(world: 
     card = world.now(card)
     # A client that is not Slack's names a number that it has guessed.
     elsewhere = replace(card, channel=world.slack.channel("lobby").id)
-    await world.ben.click(elsewhere, "Another like this")
-    await world.settle()
+    await world.after(world.ben.click(elsewhere, "Another like this"))
     assert world.ben.modal is None
     who = f"<@{world.ana.user.id}>"
     assert world.ephemerals(world.ben, "lobby") == [f"Only {who} or an admin can use this here."]

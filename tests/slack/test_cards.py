@@ -302,8 +302,7 @@ async def test_any_text_passes_through_the_form_the_card_the_reply_and_the_list(
     for words in [each for each in NASTY if any(map(str.isalnum, each))]:
         with subtests.test(words=words):
             values = {"script": words[:3000], "video_name": words[:100]}
-            card = await world.request_video(world.ana, values)
-            await world.advance(minutes=5)
+            card = await world.after(world.request_video(world.ana, values), minutes=5)
             [reply] = world.replies(card)
             assert reply.pings == {world.ana.user.id}
             assert not world.now(card).pings
@@ -311,8 +310,7 @@ async def test_any_text_passes_through_the_form_the_card_the_reply_and_the_list(
             listed = await world.ana.command("/video", "list")
             assert listed.message is not None
             assert listed.message.pings == frozenset()
-            await world.ana.command("/video", "status 1")
-            await world.settle()
+            await world.after(world.ana.command("/video", "status 1"))
             made += 1
             assert world.created_count() == made
 

@@ -226,8 +226,7 @@ async def test_while_the_workspace_accepts_nothing_every_message_is_kept(
 ) -> None:
     form = await world.open_form(world.ana)
     world.slack.auth_error = "token_revoked"
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.advance(hours=1)
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}), hours=1)
     assert not world.posts()
     assert len(world.calls("chat.postMessage")) <= 61
     logged = [each for each in caplog.records if "accepts nothing from this app" in each.message]

@@ -13,8 +13,7 @@ CHANNEL_NOT_FOUND = CannedResponse(200, {"ok": False, "error": "channel_not_foun
 
 async def requests(world: World, channel: str = "studio") -> None:
     form = await world.open_form(world.ana, channel=channel)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.settle()
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
 
 
 def cards(world: World, channel: str = "studio") -> list[Message]:
@@ -88,8 +87,7 @@ async def test_a_direct_message_to_a_user_s_id_is_found_once_its_conversation_ca
     form = await world.open_form_and_remove_bot(world.ana)
     world.slack.faults.next("conversations.open", *[CannedResponse(503, "")] * 3)
     world.slack.faults.next("chat.postMessage", CHANNEL_NOT_FOUND, Reset(done=True))
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.advance(minutes=10)
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}), minutes=10)
 
     [card] = [each for each in world.posts() if each.thread_ts is None]
     assert "Ready" in card.text
@@ -132,8 +130,7 @@ async def test_a_card_in_a_thread_is_not_taken_for_the_reply_that_was_lost(
     message = world.ben.say("Hello, everyone.")
     await world.ana.message_shortcut(message)
     assert world.ana.modal is not None
-    await world.ana.modal.submit({"replica_id": REPLICA})
-    await world.settle()
+    await world.after(world.ana.modal.submit({"replica_id": REPLICA}))
     world.slack.faults.next("chat.postMessage", Reset())
     [video_id] = world.service.videos
     world.service.finish(video_id)
@@ -173,13 +170,11 @@ async def test_a_public_channel_is_joined_only_to_look_for_a_lost_card(quiet_wor
     world = quiet_world
     world.slack.scopes.add("channels:join")
     async with world.running_bot(JOIN_PUBLIC_CHANNELS="yes"):
-        await requests(world, "lobby")
-        await world.advance(minutes=5)
+        await world.after(requests(world, "lobby"), minutes=5)
         assert not world.calls("conversations.join")
 
         world.slack.faults.next("chat.postMessage", Reset(done=True))
-        await requests(world, "lobby")
-        await world.advance(minutes=5)
+        await world.after(requests(world, "lobby"), minutes=5)
 
     assert len(world.calls("conversations.join")) == 1
     assert [len(world.replies(card)) for card in cards(world, "lobby")] == [1, 1]
@@ -194,8 +189,7 @@ async def test_a_public_channel_that_may_not_be_joined_gets_a_lost_card_again(
         world.slack.scopes.add("channels:join")
     async with world.running_bot(JOIN_PUBLIC_CHANNELS=join):
         world.slack.faults.next("chat.postMessage", Reset(done=True))
-        await requests(world, "lobby")
-        await world.advance(minutes=5)
+        await world.after(requests(world, "lobby"), minutes=5)
 
     assert len(cards(world, "lobby")) == 2
     assert bool(world.calls("conversations.join")) == (join == "yes")
@@ -209,34 +203,30 @@ async def doubled(world: World) -> tuple[Message, Message]:
     world.slack.scopes -= HISTORY
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.advance(minutes=10)
+    await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}), minutes=10)
     first, card, *_ = [each for each in world.posts() if each.thread_ts is None]
     return first, card
 
 
 async def test_a_click_on_a_card_that_was_posted_twice_leads_to_the_one_that_is_kept(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        first, card = await doubled(world)
-        assert "Ready" not in world.now(first).text
-        assert "Ready" in world.now(card).text
+    first, card = await doubled(world)
+    assert "Ready" not in world.now(first).text
+    assert "Ready" in world.now(card).text
 
-        assert (await world.ben.click(first, "Details")).ok
-        await world.settle()
-        replaced = world.now(first)
-        assert "posted twice" in replaced.text
-        assert card.ts.replace(".", "") in replaced.text
-        assert "Details" not in str(replaced.blocks)
-        assert "Only" in world.ephemerals(world.ben)[-1], "it was ana's"
+    assert (await world.ben.click(first, "Details")).ok
+    await world.settle()
+    replaced = world.now(first)
+    assert "posted twice" in replaced.text
+    assert card.ts.replace(".", "") in replaced.text
+    assert "Details" not in str(replaced.blocks)
+    assert "Only" in world.ephemerals(world.ben)[-1], "it was ana's"
 
-        # What the button says is done too.
-        await world.ana.click(first, "Details")
-        assert world.ana.modal is not None
-        await world.ana.modal.close()
-        # The one that is kept stays as it is, and the reply too.
-        await world.ana.click(world.now(card), "Details")
-        await world.settle()
-        assert "Ready" in world.now(card).text
+    # What the button says is done too.
+    await world.ana.click(first, "Details")
+    assert world.ana.modal is not None
+    await world.ana.modal.close()
+    # The one that is kept stays as it is, and the reply too.
+    await world.after(world.ana.click(world.now(card), "Details"))
+    assert "Ready" in world.now(card).text

@@ -45,14 +45,12 @@ async def test_slack_and_the_service_are_called_through_the_proxy_of_the_environ
 ) -> None:
     world = quiet_world
     async with world.running_bot(SLACK_API_URL=BOTH["SLACK_API_URL"], HTTPS_PROXY=proxy.url):
-        await deliver(world.slack, command(world, ""))
-        await world.settle()
+        await world.after(deliver(world.slack, command(world, "")))
     assert set(proxy.asked) == {SLACK}
     proxy.asked.clear()
     admin, service = world.ana.user.id, BOTH["VIDEO_API_URL"]
     async with world.running_bot(VIDEO_API_URL=service, HTTPS_PROXY=proxy.url, ADMIN_USERS=admin):
-        await deliver(world.slack, command(world, "status some-id"))
-        await world.settle()
+        await world.after(deliver(world.slack, command(world, "status some-id")))
     assert set(proxy.asked) == {SERVICE}
 
 
@@ -254,33 +252,28 @@ def limited(seconds: object) -> CannedResponse:
 
 
 async def test_after_an_outage_of_slack_a_card_does_not_wait_out_its_own_back_off(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
-        port = int(world.slack.url.rpartition(":")[2])
-        await world.slack.stop()
-        await world.advance(minutes=20)
-        await world.slack.start(port)
-        assert "Ready" not in world.now(card).text
+    card = await world.request_video(world.ana)
+    port = int(world.slack.url.rpartition(":")[2])
+    await world.slack.stop()
+    await world.advance(minutes=20)
+    await world.slack.start(port)
+    assert "Ready" not in world.now(card).text
 
-        await world.open_form(world.ben)
-        await world.advance(seconds=1)
+    await world.after(world.open_form(world.ben), seconds=1)
 
-        assert "Ready" in world.now(card).text
-        assert len(world.replies(card)) == 1
+    assert "Ready" in world.now(card).text
+    assert len(world.replies(card)) == 1
 
 
-async def test_a_message_that_slack_may_still_do_is_not_hastened(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
-        world.slack.faults.always("chat.postMessage", CannedResponse(503, done=True))
-        await world.advance(minutes=4, seconds=30)
-        world.slack.faults.clear()
-        await world.advance(minutes=5)
-        assert len(world.replies(card)) == 1
+async def test_a_message_that_slack_may_still_do_is_not_hastened(world: World) -> None:
+    card = await world.request_video(world.ana)
+    world.slack.faults.always("chat.postMessage", CannedResponse(503, done=True))
+    await world.advance(minutes=4, seconds=30)
+    world.slack.faults.clear()
+    await world.advance(minutes=5)
+    assert len(world.replies(card)) == 1
 
 
 @pytest.mark.parametrize("asked", [0, 10**30, "soon"])
@@ -290,8 +283,7 @@ async def test_any_wait_that_slack_asks_for_is_kept_within_bounds(
     world.slack.faults.always("chat.postMessage", limited(asked))
     world.slack.faults.always("chat.update", limited(asked))
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": "r-anna-42", "script": "Hello."})
-    await world.advance(minutes=10)
+    await world.after(form.submit({"replica_id": "r-anna-42", "script": "Hello."}), minutes=10)
     assert len(world.slack.calls) < 600
     world.slack.faults.clear()
 

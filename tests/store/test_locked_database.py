@@ -142,8 +142,7 @@ async def test_in_a_rush_each_form_is_answered_in_time_while_somebody_has_locked
 ) -> None:
     world = world_of_copies
     async with world.running_copies(MAX_OPEN_PER_USER="100") as copies:
-        requests = await forms(world, 2 * FORMS)
-        await world.settle()
+        requests = await world.after(forms(world, 2 * FORMS))
 
         async def send(request: bytes) -> str:
             # On a busy machine the rush itself takes some of it.

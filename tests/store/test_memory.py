@@ -51,8 +51,7 @@ async def test_opening_a_form_and_typing_asks_the_database_for_nothing(world: Wo
     async with world.running_bot(MAX_PER_USER_PER_DAY="3") as bot:
         await world.ana.command("/replica", f"add {REPLICA}")
         await world.ana.command("/replica", f"default {REPLICA}")
-        await world.request_video(world.ana)
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ana), minutes=5)
         async with nothing_read(bot.store.database):
             form = await world.open_form(world.ana, "Hello.")
             assert form.values["replica_id"] == REPLICA
@@ -99,8 +98,7 @@ async def test_what_another_copy_counts_or_limits_holds_whatever_a_form_shows(wo
         world.query(used, used=4, now=now, who="")
         await form.submit(VALUES)
         assert "Your workspace has reached its limit of 4" in str(form.errors)
-        await form.close()
-        await world.advance(seconds=10)
+        await world.after(form.close(), seconds=10)
         await world.ana.command("/video")
         assert world.ana.modal is None, "and so there is no form"
         world.query(used, used=0, now=now, who="")
@@ -119,8 +117,7 @@ async def test_what_another_copy_counts_or_limits_holds_whatever_a_form_shows(wo
 @on_sqlite_alone
 async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(world: World) -> None:
     async with world.running_bot() as bot:
-        await world.ana.command("/replica", f"add {REPLICA}")
-        await world.settle()
+        await world.after(world.ana.command("/replica", f"add {REPLICA}"))
         moved = world.database.rename(world.database.with_name("moved.db"))
         await world.advance(seconds=30)
         form = await world.open_form(world.ana, "Hello.")

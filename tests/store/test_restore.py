@@ -78,8 +78,7 @@ async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
         card = await world.request_video(world.ana)
         asked = world.question(card)
         backup = await back(world, tmp_path)
-        await world.ana.click(asked, "Create again")
-        await world.advance(minutes=10)
+        await world.after(world.ana.click(asked, "Create again"), minutes=10)
         assert "Ready" in world.now(card).text
         assert labels(world.now(asked)) == []
         before, made = texts(world), len(world.requests_for("create_video"))
@@ -90,8 +89,7 @@ async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
         assert "Create again" in labels(world.now(asked))
         assert len(texts(world)) == len(before)
         assert len(world.requests_for("create_video")) == made == 2
-        await world.ana.click(world.question(card), "Cancel request")
-        await world.advance(minutes=10)
+        await world.after(world.ana.click(world.question(card), "Cancel request"), minutes=10)
         assert "Cancelled" in world.now(card).text
 
 
@@ -107,8 +105,7 @@ async def test_a_file_that_may_be_shared_since_the_backup_is_not_shared_twice(
         world.service.finish(next(iter(world.service.videos)))
         await world.advance(seconds=30)
         assert not shared(world)
-        backup = await back(world, tmp_path)
-        await world.advance(minutes=10)
+        backup = await world.after(back(world, tmp_path), minutes=10)
         [file] = shared(world)
         before = texts(world)
     restore(backup, world.database)
@@ -158,8 +155,7 @@ async def test_what_was_created_after_a_dump_is_not_created_again_once_it_is_res
     (tmp_path / "bot").symlink_to(ROOT / "bot")
     dump, restore = documented()
     async with world.running_bot():
-        await world.request_video(world.ana, {"script": "Ended before."})
-        await world.advance(minutes=10)
+        await world.after(world.request_video(world.ana, {"script": "Ended before."}), minutes=10)
         running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
         world.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
         card = await world.request_video(world.ana, {"script": "Waits to be created."})

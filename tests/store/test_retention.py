@@ -16,7 +16,7 @@ from bot.store import Store
 from bot.timings import Timings
 from sandbox.scenarios import Scenario
 from tests.databases import all_rows
-from tests.modes import on_both_engines, on_sqlite_alone
+from tests.modes import bot_with, on_both_engines, on_sqlite_alone
 from tests.store.test_store import NOW, submit
 from tests.world import REPLICA, World, number_of
 
@@ -68,8 +68,7 @@ async def test_no_link_to_footage_outlives_its_request_in_what_is_kept_of_the_re
     world.service.next_replica(Scenario(end="error", reason=reason))
     async with world.running_bot(RETENTION_DAYS="2"):
         link = "https://files.example.com/secret.mp4"
-        await world.request_replica(world.ana, {"train_video_url": link})
-        await world.advance(hours=10)
+        await world.after(world.request_replica(world.ana, {"train_video_url": link}), hours=10)
         assert "secret.mp4" in _stored(world)
         await world.advance(days=2, hours=2)
     after = _stored(world)
@@ -77,23 +76,21 @@ async def test_no_link_to_footage_outlives_its_request_in_what_is_kept_of_the_re
     assert "Nothing can be read at files.example.com" in after
 
 
-async def test_the_list_and_the_cards_remain_after_erasing(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await _asks_in_secret(world)
-        cards = world.posts()
-        await world.advance(days=1, hours=2)
+@bot_with(RETENTION_DAYS="1")
+async def test_the_list_and_the_cards_remain_after_erasing(world: World) -> None:
+    await _asks_in_secret(world)
+    cards = world.posts()
+    await world.advance(days=1, hours=2)
 
-        assert world.posts() == cards, "what stands in Slack is Slack's to keep"
-        answer = await world.ana.command("/video", "list")
-        assert answer.message is not None
-        assert "Ready · Secret name" in answer.message.text
-        assert "/watch/" in answer.message.text
-        [video_id] = world.service.videos
-        answer = await world.ana.command("/video", f"status {video_id}")
-        await world.settle()
-        [shown] = world.ephemerals(world.ana)[1:]
-        assert "Status: Ready" in shown
+    assert world.posts() == cards, "what stands in Slack is Slack's to keep"
+    answer = await world.ana.command("/video", "list")
+    assert answer.message is not None
+    assert "Ready · Secret name" in answer.message.text
+    assert "/watch/" in answer.message.text
+    [video_id] = world.service.videos
+    answer = await world.after(world.ana.command("/video", f"status {video_id}"))
+    [shown] = world.ephemerals(world.ana)[1:]
+    assert "Status: Ready" in shown
 
 
 async def test_a_job_that_has_not_ended_is_never_erased(quiet_world: World) -> None:
@@ -122,8 +119,7 @@ async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(
         assert form.values["replica_id"] == REPLICA
         assert form.values["script"] is None
         assert "no longer have what was entered" in str(form.view.body["blocks"])
-        await form.submit({"script": "Once more."})
-        await world.advance(minutes=5)
+        await world.after(form.submit({"script": "Once more."}), minutes=5)
     assert world.created_count() == 2
 
 
@@ -155,8 +151,7 @@ async def test_an_ended_job_is_deleted_after_twice_the_retention_time_and_not_be
         assert _counts(world) == {"jobs": 0, "attempts": 0, "deliveries": 0}
 
         number = number_of(card)
-        await world.ana.command("/video", f"status {number}")
-        await world.settle()
+        await world.after(world.ana.command("/video", f"status {number}"))
         assert world.ephemerals(world.ana)[-1].startswith(f"I can't find a video “{number}”")
         await world.request_video(world.ana)
     assert world.created_count() == 2
@@ -225,13 +220,11 @@ async def test_a_work_that_arrives_ends_the_compaction(store: Store) -> None:
 
 
 @on_sqlite_alone
-async def test_the_sweep_makes_what_it_erased_unreadable(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await world.request_video(world.ana, {"script": f"{SECRET}. " * 50})
-        await world.advance(minutes=5)
-        await world.advance(days=1, hours=3)
-        assert SECRET.encode() not in raw(world.database)
+@bot_with(RETENTION_DAYS="1")
+async def test_the_sweep_makes_what_it_erased_unreadable(world: World) -> None:
+    await world.after(world.request_video(world.ana, {"script": f"{SECRET}. " * 50}), minutes=5)
+    await world.advance(days=1, hours=3)
+    assert SECRET.encode() not in raw(world.database)
 
 
 @on_sqlite_alone
@@ -240,8 +233,7 @@ async def test_what_was_erased_before_a_kill_is_made_unreadable_by_the_next_proc
 ) -> None:
     world = quiet_world
     async with world.running_bot(RETENTION_DAYS="1"):
-        await world.request_video(world.ana, {"script": f"{SECRET}. " * 50})
-        await world.advance(minutes=5)
+        await world.after(world.request_video(world.ana, {"script": f"{SECRET}. " * 50}), minutes=5)
 
         # The process ends after the erasing and before the compaction.
         async def never(_: object, *, give_way: bool) -> bool:  # noqa: ARG001 - the signature

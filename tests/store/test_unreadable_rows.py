@@ -69,8 +69,7 @@ async def test_a_job_that_cannot_be_read_is_set_aside_and_the_others_go_on(
         await world.advance(minutes=5)
         assert "Ready" in world.now(good).text
         assert logged(caplog) == 1
-        card = await world.request_video(world.ben)
-        await world.advance(minutes=5)
+        card = await world.after(world.request_video(world.ben), minutes=5)
         assert "Ready" in world.now(card).text
         answer = await world.ana.command("/video", "list")
         assert answer.ok
@@ -175,8 +174,7 @@ async def test_without_a_team_that_can_be_read_slack_is_asked_and_people_are_ser
         await world.request_video(world.ana)
     change(world, f"UPDATE installation SET team_id = {damaged}")  # noqa: S608
     async with world.running_bot():
-        card = await world.request_video(world.ana)
-        await world.advance(minutes=5)
+        card = await world.after(world.request_video(world.ana), minutes=5)
         assert "Ready" in world.now(card).text
         assert logged(caplog) == 1
     found = {each.name: each async for each in doctor.examine(world.environment("0"))}
@@ -303,16 +301,15 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> int:
 
 
 async def test_a_bot_is_not_ready_while_its_disk_confirms_nothing(
-    quiet_world: World, disk: UnsyncedDisk
+    world: World, disk: UnsyncedDisk
 ) -> None:
-    async with quiet_world.running_bot():
-        # What is written at the start would share the transaction.
-        await quiet_world.settle()
-        assert await status(quiet_world) == 200
-        disk.fails()
-        assert await status(quiet_world) == 503, "before anybody has sent a form"
-        disk.recovers()
-        assert await status(quiet_world) == 200
+    # What is written at the start would share the transaction.
+    await world.settle()
+    assert await status(world) == 200
+    disk.fails()
+    assert await status(world) == 503, "before anybody has sent a form"
+    disk.recovers()
+    assert await status(world) == 200
 
 
 async def test_a_claim_that_a_power_cut_may_undo_does_not_end_the_trouble(

@@ -27,8 +27,7 @@ def used(world: World, who: str = "") -> dict[str, int]:
 
 async def calls_back(world: World) -> None:
     """Have the service say what the first create call has made."""
-    await world.service.call_back(next(iter(world.service.videos)))
-    await world.settle()
+    await world.after(world.service.call_back(next(iter(world.service.videos))))
 
 
 @on_both_engines
@@ -39,8 +38,7 @@ async def test_what_was_counted_yesterday_and_is_refused_today_is_given_back_yes
     world.service.faults.always("create_video", BUSY)
     async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
         await world.request_video(world.ana)
-        await world.request_video(world.ben)
-        await world.advance(hours=1)
+        await world.after(world.request_video(world.ben), hours=1)
         world.clock.set(world.clock.now() + timedelta(hours=15))
         await world.settle()
         assert used(world) == {TODAY: 2, MONTH: 2}
@@ -69,38 +67,29 @@ async def test_what_a_limit_refuses_is_not_counted(quiet_world: World) -> None:
 
 
 @on_both_engines
-async def test_create_again_counts_again_and_is_given_back_alone(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.loses_create()
-        world.clock.set(world.clock.now() + timedelta(hours=16))
-        await world.settle()
-        assert used(world) == {TODAY: 1, MONTH: 1}
-        world.service.faults.next("create_video", REFUSAL)
-        await world.ana.click(world.question(card), AGAIN)
-        await world.settle()
-        assert world.replies(card)
-        assert used(world) == {TODAY: 1, MONTH: 1}, "the first call may have cost money"
-        assert used(world, world.ana.user.id) == {TODAY: 1, MONTH: 1}
+async def test_create_again_counts_again_and_is_given_back_alone(world: World) -> None:
+    card = await world.loses_create()
+    world.clock.set(world.clock.now() + timedelta(hours=16))
+    await world.settle()
+    assert used(world) == {TODAY: 1, MONTH: 1}
+    world.service.faults.next("create_video", REFUSAL)
+    await world.after(world.ana.click(world.question(card), AGAIN))
+    assert world.replies(card)
+    assert used(world) == {TODAY: 1, MONTH: 1}, "the first call may have cost money"
+    assert used(world, world.ana.user.id) == {TODAY: 1, MONTH: 1}
 
 
 @on_both_engines
-async def test_what_an_earlier_call_has_made_gives_back_the_count_of_the_next(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.loses_create()
-        world.service.faults.always("create_video", BUSY)
-        world.clock.set(world.clock.now() + timedelta(hours=16))
-        await world.settle()
-        await world.ana.click(world.question(card), AGAIN)
-        await world.settle()
-        assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
-        await calls_back(world)
-        await world.advance(minutes=20)
-        assert "is ready" in world.replies(card)[-1].text
-        assert used(world) == {TODAY: 1, MONTH: 1}
+async def test_what_an_earlier_call_has_made_gives_back_the_count_of_the_next(world: World) -> None:
+    card = await world.loses_create()
+    world.service.faults.always("create_video", BUSY)
+    world.clock.set(world.clock.now() + timedelta(hours=16))
+    await world.settle()
+    await world.after(world.ana.click(world.question(card), AGAIN))
+    assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
+    await world.after(calls_back(world), minutes=20)
+    assert "is ready" in world.replies(card)[-1].text
+    assert used(world) == {TODAY: 1, MONTH: 1}
 
 
 @pytest.mark.parametrize("answer", [429, 400])
@@ -114,29 +103,25 @@ async def test_a_call_that_made_something_counts_although_its_answer_said_that_i
     async with world.running_bot():
         await world.request_video(world.ana)
         assert used(world) == ({} if answer == 400 else {TODAY: 1, MONTH: 1})
-        await calls_back(world)
-        await world.advance(minutes=20)
+        await world.after(calls_back(world), minutes=20)
         assert used(world) == {TODAY: 1, MONTH: 1}
 
 
 @on_both_engines
 async def test_a_request_that_may_have_cost_money_keeps_counting_whoever_ends_it(
-    quiet_world: World,
+    world: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        cancelled = await world.loses_create()
-        await world.ana.click(world.question(cancelled), "Cancel request")
-        await world.loses_create()
-        stopped = await world.request_video(world.ana)
-        await world.advance(seconds=30)
-        await world.ana.click(world.now(stopped), "Stop waiting")
-        for _ in range(3):  # nobody answers the question, which is asked again
-            world.clock.set(world.clock.now() + timedelta(days=4))
-            await world.settle()
-        await world.advance(minutes=2)
-        assert {row["state"] for row in world.query("SELECT state FROM jobs")} == {"failed"}
-        assert used(world) == {MONTH: 3}, "days are forgotten"
+    cancelled = await world.loses_create()
+    await world.ana.click(world.question(cancelled), "Cancel request")
+    await world.loses_create()
+    stopped = await world.after(world.request_video(world.ana), seconds=30)
+    await world.ana.click(world.now(stopped), "Stop waiting")
+    for _ in range(3):  # nobody answers the question, which is asked again
+        world.clock.set(world.clock.now() + timedelta(days=4))
+        await world.settle()
+    await world.advance(minutes=2)
+    assert {row["state"] for row in world.query("SELECT state FROM jobs")} == {"failed"}
+    assert used(world) == {MONTH: 3}, "days are forgotten"
 
 
 async def test_what_was_never_sent_is_given_back(quiet_world: World) -> None:
@@ -170,12 +155,10 @@ async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
     ana, ben = world.ana.user.name, world.ben.user.name
     async with world.running_bot(ADMIN_USERS=world.ben.user.id, RETENTION_DAYS="30"):
         world.service.next_video(Scenario(end="error", reason="The replica is shy."))
-        first = await world.request_video(world.ana, {"script": "One."})
-        await world.advance(minutes=5)
+        first = await world.after(world.request_video(world.ana, {"script": "One."}), minutes=5)
         await world.ana.click(world.now(first), "Edit and retry")
         assert world.ana.modal is not None
-        await world.ana.modal.submit({"script": "Two."})
-        await world.settle()
+        await world.after(world.ana.modal.submit({"script": "Two."}))
         assert audit(world) == [], "their rows say who asked for them"
 
         # What a person does about a create call without an answer, each twice: it counts once.
@@ -190,14 +173,12 @@ async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
         ]
         await world.ana.click(world.question(asking), "I found it")
         assert world.ana.modal is not None
-        await world.ana.modal.submit({"remote_id": made})
-        await world.settle()
+        await world.after(world.ana.modal.submit({"remote_id": made}))
         cancelled = await world.loses_create(script="Four.")
         question = world.question(cancelled)
         for _ in range(2):
             await world.ana.click(question, "Cancel request")
-        stopped = await world.request_video(world.ana, {"script": "Five."})
-        await world.advance(seconds=30)
+        stopped = await world.after(world.request_video(world.ana, {"script": "Five."}), seconds=30)
         for _ in range(2):
             await world.ben.click(world.now(stopped), "Stop waiting")
         expected = [
@@ -224,15 +205,13 @@ async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
 
 @on_sqlite_alone
 async def test_what_cannot_be_recorded_is_not_done(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.advance(seconds=30)
+    card = await world.after(world.request_video(world.ana), seconds=30)
     refusal = "BEFORE INSERT ON main.audit BEGIN SELECT RAISE(ABORT, 'no room'); END"
     await world.bot.store.database.run(
         lambda tx: tx.all(Query(f"CREATE TEMP TRIGGER refusal {refusal}"))
     )
 
-    await world.ana.click(world.now(card), "Stop waiting")
-    await world.settle()
+    await world.after(world.ana.click(world.now(card), "Stop waiting"))
 
     assert [job["state"] for job in world.query("SELECT state FROM jobs")] == ["running"]
     await world.advance(minutes=10)

@@ -45,14 +45,12 @@ async def check(world: World, name: str) -> tuple[int, dict[str, Any]]:
 
 async def ready_later(world: World) -> tuple[int, dict[str, Any]]:
     """Ask, let the bot find out what was asked for, and ask again."""
-    await ready(world)
-    await world.settle()
+    await world.after(ready(world))
     return await ready(world)
 
 
 async def test_a_bot_that_works_says_so_with_its_last_successes(world: World) -> None:
-    await world.request_video(world.ana)
-    await world.advance(seconds=10)
+    await world.after(world.request_video(world.ana), seconds=10)
     status, said = await ready(world)
     assert status == 200
     assert (said["ready"], said["degraded"]) == (True, False)
@@ -81,8 +79,7 @@ async def test_a_bot_that_reaches_neither_slack_nor_the_service_is_not_ready(
 
 async def test_an_outage_of_one_side_leaves_the_bot_ready_but_degraded(world: World) -> None:
     world.service.down = True
-    await world.request_video(world.ana)
-    await world.advance(minutes=1)
+    await world.after(world.request_video(world.ana), minutes=1)
     status, said = await ready(world)
     assert (status, said["ready"], said["degraded"]) == (200, True, True)
     assert "does not answer (it answered 503)" in said["checks"]["video_service"]["reason"]
@@ -142,8 +139,7 @@ async def test_closed_gates_of_the_service_are_named_with_what_to_do(world: Worl
 
 
 async def test_work_that_is_overdue_is_counted_from_when_it_was_due(world: World) -> None:
-    await world.request_video(world.ana)
-    await world.settle()
+    await world.after(world.request_video(world.ana))
     # Until the token works again nothing is posted, and what is due stays due.
     events.revoke_token(world.slack)
     await world.advance(minutes=30)
@@ -309,8 +305,7 @@ async def scrape(world: World) -> Scrape:
 
 
 async def test_a_video_from_request_to_reply_is_measured(world: World) -> None:
-    await world.request_video(world.ana)
-    await world.advance(seconds=20)
+    await world.after(world.request_video(world.ana), seconds=20)
     going = await scrape(world)
     assert going.value("replica_bot_jobs", kind="video", state="running") == 1
     assert going.value("replica_bot_reply_seconds_count") == 0
@@ -342,12 +337,10 @@ async def test_a_video_from_request_to_reply_is_measured(world: World) -> None:
 async def test_failed_calls_are_counted_by_their_class(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(429), CannedResponse(400), Reset())
     for person in (world.ana, world.ben):
-        await world.request_video(person)
-        await world.advance(minutes=1)
+        await world.after(world.request_video(person), minutes=1)
     refused = {"ok": False, "error": "cant_update_message"}
     world.slack.faults.next("chat.update", CannedResponse(200, refused))
-    await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ana), minutes=5)
     found = await scrape(world)
     created = {"service": "video_service", "operation": "POST /v2/videos"}
     for outcome in ("unavailable", "refused", "uncertain"):
@@ -458,8 +451,7 @@ def labels_of(found: Scrape, name: str) -> set[str]:
 async def test_what_dashboard_and_alerts_ask_for_is_in_a_scrape(world: World) -> None:
     # Of each metric with labels, one happens.
     world.service.faults.next("read_video", CannedResponse(200, ["odd"]))
-    await world.request_video(world.ana)
-    await world.advance(minutes=5)
+    await world.after(world.request_video(world.ana), minutes=5)
     await world.request_video(world.ben)
     found = await scrape(world)
     names = {each.name for each in found.samples}

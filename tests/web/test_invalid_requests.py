@@ -270,8 +270,7 @@ async def test_a_lost_video_is_found_by_a_callback_that_has_an_id_and_nothing_el
     [video] = world.service.videos
     await world.advance(minutes=8)
 
-    await world.service.call_back(video, {"id": video})
-    await world.advance(minutes=1)
+    await world.after(world.service.call_back(video, {"id": video}), minutes=1)
 
     assert "is ready" in world.replies(card)[0].text
     assert world.created_count() == 1

@@ -149,11 +149,9 @@ async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(world
     card = await asks_what_to_do(world)
     world.service.faults.next("create_video", CannedResponse(500))
     body = click(world, world.question(card), "job_create_again")
-    await deliver(world.slack, body)
-    await world.advance(seconds=5)
+    await world.after(deliver(world.slack, body), seconds=5)
     assert "Needs an answer" in world.now(card).text
-    await replay(world, body)
-    await world.advance(minutes=5)
+    await world.after(replay(world, body), minutes=5)
     assert len(world.requests_for("create_video")) == 2
     assert "Needs an answer" in world.now(card).text
 
@@ -213,12 +211,10 @@ async def test_a_callback_that_cannot_be_stored_is_answered_so_that_it_comes_aga
 async def test_a_thousand_callbacks_cause_a_read_every_two_seconds_and_one_after_the_last(
     world: World, client: aiohttp.ClientSession
 ) -> None:
-    path = await callback_path(world)
-    await world.advance(seconds=30)
+    path = await world.after(callback_path(world), seconds=30)
     before = len(reads_at(world))
     for _ in range(10):
-        await call_back(client, path, 100)
-        await world.advance(seconds=1)
+        await world.after(call_back(client, path, 100), seconds=1)
     last = world.clock.now() - timedelta(seconds=1)
     await world.advance(seconds=5)
     reads = reads_at(world)[before - 1 :]
