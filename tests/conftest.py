@@ -90,8 +90,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ways = [SOCKET_MODE] if is_marked(in_both_modes) else []
     # With the option, the first way is on PostgreSQL.
     engines = [POSTGRES] if is_marked(on_both_engines) and not _all_on_postgres(metafunc) else []
-    if "quiet_world" in metafunc.fixturenames and ways + engines:
-        metafunc.parametrize("quiet_world", [HTTP, *ways, *engines], indirect=True)
+    if "quiet" in metafunc.fixturenames and ways + engines:
+        metafunc.parametrize("quiet", [HTTP, *ways, *engines], indirect=True)
     if "engine" in metafunc.fixturenames and engines:
         metafunc.parametrize("engine", [SQLITE, *engines], indirect=True)
 
@@ -167,7 +167,7 @@ def address(memory: Path, engine: None) -> Iterator[Address]:  # noqa: ARG001 - 
 
 
 @pytest.fixture
-async def quiet_world(memory: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def quiet(memory: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A world whose bot is not started yet; see ``tests.modes``."""
     world = World(memory)
     way = getattr(request, "param", None)
@@ -191,14 +191,14 @@ async def world_of_copies(memory: Path, postgres_url: str) -> AsyncIterator[Worl
 
 
 @pytest.fixture
-async def world(quiet_world: World, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def world(quiet: World, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A world whose bot runs, with callbacks and polling; see ``tests.modes.bot_with``."""
-    async with quiet_world.running_bot(**quiet_world.settings_of(request)):
-        yield quiet_world
+    async with quiet.running_bot(**quiet.settings_of(request)):
+        yield quiet
 
 
 @pytest.fixture
-async def admin_world(quiet_world: World) -> AsyncIterator[World]:
+async def admin_world(quiet: World) -> AsyncIterator[World]:
     """Likewise, where ana is an admin."""
-    async with quiet_world.running_bot(ADMIN_USERS=quiet_world.ana.user.id):
-        yield quiet_world
+    async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
+        yield quiet

@@ -39,15 +39,14 @@ def recorder() -> Iterator[Recorder]:
 
 
 @pytest.fixture
-async def used_world(recorder: Recorder, quiet_world: World) -> AsyncIterator[World]:
+async def used_world(recorder: Recorder, quiet: World) -> AsyncIterator[World]:
     """A world whose bot has made a video for Ana in this channel, and does nothing now."""
-    world = quiet_world
-    recorder.clock = lambda: len(world.slack.calls)
-    world.service.pace = _PACE
-    async with world.running_bot():
-        await world.after(world.request_video(world.ana), minutes=5)
+    recorder.clock = lambda: len(quiet.slack.calls)
+    quiet.service.pace = _PACE
+    async with quiet.running_bot():
+        await quiet.after(quiet.request_video(quiet.ana), minutes=5)
         recorder.take()
-        yield world
+        yield quiet
 
 
 async def test_opening_the_form_and_typing_into_it_asks_the_database_nothing(

@@ -93,8 +93,7 @@ def blind(world: World) -> None:
 async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
     call: str, jump: timedelta, quiet: JumpyWorld
 ) -> None:
-    world = quiet
-    blind(world)
+    blind(quiet)
     reached, goes_on, replied = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def hold(phase: str, name: str, about: object) -> None:
@@ -107,29 +106,29 @@ async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
             reached.set()
             await goes_on.wait()
 
-    world.slack.on_request = hold
-    world.service.on_request = hold
+    quiet.slack.on_request = hold
+    quiet.service.on_request = hold
     armed = False
-    async with world.running_bot():
-        await world.after(ask(world, world.ben, script=BEN))
+    async with quiet.running_bot():
+        await quiet.after(ask(quiet, quiet.ben, script=BEN))
         armed = True
-        await ask(world, world.ana, script=ANA)
+        await ask(quiet, quiet.ana, script=ANA)
         if call in {"read_video", "reply", "chat.update"}:
-            await world.settle()
-            world.service.finish(world.video(ANA))
-        settling = asyncio.create_task(world.settle())  # noqa: TID251 - awaited below
+            await quiet.settle()
+            quiet.service.finish(quiet.video(ANA))
+        settling = asyncio.create_task(quiet.settle())  # noqa: TID251 - awaited below
         await reached.wait()
-        world.wrong.off = jump
+        quiet.wrong.off = jump
         # What becomes of another video shows that both workers have seen the new time.
-        world.service.finish(world.video(BEN))
+        quiet.service.finish(quiet.video(BEN))
         async with asyncio.timeout(30):
             await replied.wait()
         goes_on.set()
         await settling
-        await world.advance(minutes=10)
+        await quiet.advance(minutes=10)
 
-    world.expect_one_reply_to(ANA, BEN)
-    assert world.ephemerals(world.ana) == []
+    quiet.expect_one_reply_to(ANA, BEN)
+    assert quiet.ephemerals(quiet.ana) == []
 
 
 Step = Callable[[JumpyWorld], Awaitable[None]]
@@ -169,31 +168,29 @@ async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
 async def test_waiting_work_is_done_once_and_within_minutes_after_the_clock_jumps(
     step: Step, jumps: list[timedelta], quiet: JumpyWorld
 ) -> None:
-    world = quiet
-    async with world.running_bot():
-        await step(world)
-        for world.wrong.off in jumps:
-            await world.advance(minutes=1)
-        await world.advance(minutes=7)
+    async with quiet.running_bot():
+        await step(quiet)
+        for quiet.wrong.off in jumps:
+            await quiet.advance(minutes=1)
+        await quiet.advance(minutes=7)
 
-    world.expect_one_reply_to(ANA)
+    quiet.expect_one_reply_to(ANA)
 
 
 @JUMPS
 async def test_an_unconfirmed_job_is_not_created_again_when_the_clock_jumps(
     jump: timedelta, quiet: JumpyWorld
 ) -> None:
-    world = quiet
-    async with world.running_bot(callbacks=False):
-        await unconfirmed(world)
-        for world.wrong.off in (jump, NONE, jump, NONE):
-            await world.advance(minutes=5)
+    async with quiet.running_bot(callbacks=False):
+        await unconfirmed(quiet)
+        for quiet.wrong.off in (jump, NONE, jump, NONE):
+            await quiet.advance(minutes=5)
 
-    card = world.card(ANA)
+    card = quiet.card(ANA)
     assert "Needs an answer" in card.text
-    assert world.replies(card) == [], "it has not been given up"
-    assert world.created_count() == 1
-    assert len(world.requests_for("create_video")) == 1
+    assert quiet.replies(card) == [], "it has not been given up"
+    assert quiet.created_count() == 1
+    assert len(quiet.requests_for("create_video")) == 1
 
 
 HOUR = timedelta(hours=1)
@@ -202,13 +199,12 @@ HOUR = timedelta(hours=1)
 async def test_running_jobs_do_not_wait_until_a_clock_that_was_set_back_catches_up(
     quiet: JumpyWorld,
 ) -> None:
-    world = quiet
-    async with world.running_bot(callbacks=False):
-        await world.after(ask(world, world.ana, script=ANA), seconds=30)
-        world.wrong.off = -HOUR
-        await world.advance(minutes=5)
+    async with quiet.running_bot(callbacks=False):
+        await quiet.after(ask(quiet, quiet.ana, script=ANA), seconds=30)
+        quiet.wrong.off = -HOUR
+        await quiet.advance(minutes=5)
 
-    world.expect_one_reply_to(ANA)
+    quiet.expect_one_reply_to(ANA)
 
 
 @pytest.mark.parametrize(
@@ -219,27 +215,26 @@ async def test_running_jobs_do_not_wait_until_a_clock_that_was_set_back_catches_
 async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set(
     jump: timedelta, quiet: JumpyWorld, *, restarts: bool
 ) -> None:
-    world = quiet
-    world.service.next_video(Scenario(end="never"))
+    quiet.service.next_video(Scenario(end="never"))
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(world.running_bot(callbacks=False))
-        await world.after(ask(world, world.ana, script=ANA), minutes=5)
+        await stack.enter_async_context(quiet.running_bot(callbacks=False))
+        await quiet.after(ask(quiet, quiet.ana, script=ANA), minutes=5)
         if restarts:
             await stack.aclose()
-        world.wrong.off = jump
+        quiet.wrong.off = jump
         if restarts:
-            await stack.enter_async_context(world.running_bot(callbacks=False))
-        await world.advance(minutes=5)
-        assert "Overdue" not in world.card(ANA).text
-        assert "longer than usual" not in world.card(ANA).text
-        before = len(world.requests_for("read_video"))
-        await world.advance(minutes=10)
-        assert len(world.requests_for("read_video")) - before >= 5, "it is not read hourly"
-        assert "longer than usual" in world.card(ANA).text
-        world.service.finish(world.video(ANA))
-        await world.advance(minutes=5)
+            await stack.enter_async_context(quiet.running_bot(callbacks=False))
+        await quiet.advance(minutes=5)
+        assert "Overdue" not in quiet.card(ANA).text
+        assert "longer than usual" not in quiet.card(ANA).text
+        before = len(quiet.requests_for("read_video"))
+        await quiet.advance(minutes=10)
+        assert len(quiet.requests_for("read_video")) - before >= 5, "it is not read hourly"
+        assert "longer than usual" in quiet.card(ANA).text
+        quiet.service.finish(quiet.video(ANA))
+        await quiet.advance(minutes=5)
 
-    world.expect_one_reply_to(ANA)
+    quiet.expect_one_reply_to(ANA)
 
 
 class Sweeping:

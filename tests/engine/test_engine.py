@@ -36,17 +36,17 @@ async def failure_of(world: World) -> PartFailed:
 
 @pytest.mark.parametrize("part", PARTS)
 async def test_a_task_that_ends_without_an_error_ends_the_bot(
-    part: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+    part: str, quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with quiet_world.running_bot():
+    async with quiet.running_bot():
         [task] = [task for task in asyncio.all_tasks() if task.get_name() == part]
         task.cancel()
-        assert f"its {part} ended" in str(await failure_of(quiet_world))
+        assert f"its {part} ended" in str(await failure_of(quiet))
     assert "a part of the bot ended" in caplog.text
 
 
 async def test_the_process_ends_with_a_sentence_and_an_exit_code(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
     program = """
 import asyncio, sys
@@ -63,7 +63,7 @@ sys.exit(main(["serve"]))
         sys.executable,
         "-c",
         program,
-        env={"PYTHONPATH": str(Path(__file__).parent.parents[1]), **quiet_world.environment("0")},
+        env={"PYTHONPATH": str(Path(__file__).parent.parents[1]), **quiet.environment("0")},
         cwd=tmp_path,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -105,35 +105,30 @@ LONG = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=50)
 
 
-async def test_nothing_is_created_or_posted_while_requests_follow_each_other(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.pauses = {"request_pause": LONG, "max_request_delay": LONG}
-    async with world.running_bot() as bot:
-        await ask(world, world.ana)
+async def test_nothing_is_created_or_posted_while_requests_follow_each_other(quiet: World) -> None:
+    quiet.pauses = {"request_pause": LONG, "max_request_delay": LONG}
+    async with quiet.running_bot() as bot:
+        await ask(quiet, quiet.ana)
         for _ in range(50):
-            assert (await world.ben.command("/video", "help")).ok
-        assert (world.created_count(), world.posts()) == (0, [])
-        found = await bot.store.jobs.list_for_user(world.ana.user.id, "video", 1)
+            assert (await quiet.ben.command("/video", "help")).ok
+        assert (quiet.created_count(), quiet.posts()) == (0, [])
+        found = await bot.store.jobs.list_for_user(quiet.ana.user.id, "video", 1)
         assert [job.attempts for job in found] == [0]
 
 
-async def test_a_stop_does_not_wait_until_no_more_requests_come(quiet_world: World) -> None:
-    world = quiet_world
-    world.pauses = {"request_pause": LONG, "max_request_delay": LONG}
-    async with asyncio.timeout(LONG.total_seconds() / 2), world.running_bot():
-        await ask(world, world.ana)
+async def test_a_stop_does_not_wait_until_no_more_requests_come(quiet: World) -> None:
+    quiet.pauses = {"request_pause": LONG, "max_request_delay": LONG}
+    async with asyncio.timeout(LONG.total_seconds() / 2), quiet.running_bot():
+        await ask(quiet, quiet.ana)
         # The worker wakes up for the job, and waits.
         await asyncio.sleep(0)
 
 
-async def test_requests_delay_background_work_only_for_a_while(quiet_world: World) -> None:
-    world = quiet_world
-    world.pauses = {"request_pause": LONG, "max_request_delay": SHORT}
-    async with world.running_bot():
-        await world.after(ask(world, world.ana))
-        assert (world.created_count(), len(world.posts())) == (1, 1)
+async def test_requests_delay_background_work_only_for_a_while(quiet: World) -> None:
+    quiet.pauses = {"request_pause": LONG, "max_request_delay": SHORT}
+    async with quiet.running_bot():
+        await quiet.after(ask(quiet, quiet.ana))
+        assert (quiet.created_count(), len(quiet.posts())) == (1, 1)
 
 
 @contextlib.asynccontextmanager
@@ -162,32 +157,30 @@ async def requests_waiting(world: World, count: int) -> AsyncIterator[None]:
 
 @pytest.mark.parametrize(("requests", "begun"), [(1, 16), (2, 8), (40, 4)])
 async def test_the_more_requests_wait_the_fewer_steps_begin_at_a_time(
-    requests: int, begun: int, quiet_world: World
+    requests: int, begun: int, quiet: World
 ) -> None:
-    world = quiet_world
-    world.timings = replace(world.timings, view_timeout=LONG)
+    quiet.timings = replace(quiet.timings, view_timeout=LONG)
     # From one claim to the next, while requests wait.
-    world.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=2)}
-    async with world.running_bot(callbacks=False):
-        await world.after(send_many(world, world.ana))
-        async with requests_waiting(world, requests):
-            with held_back(world, "read_video") as gate:
-                world.clock.set(world.clock.now() + timedelta(minutes=1))
+    quiet.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=2)}
+    async with quiet.running_bot(callbacks=False):
+        await quiet.after(send_many(quiet, quiet.ana))
+        async with requests_waiting(quiet, requests):
+            with held_back(quiet, "read_video") as gate:
+                quiet.clock.set(quiet.clock.now() + timedelta(minutes=1))
                 await gate.until("read_video", begun)
-                assert (await world.ana.command("/video", "help")).ok
+                assert (await quiet.ana.command("/video", "help")).ok
                 assert gate.arrived["read_video"] == begun
-        await world.settle()
+        await quiet.settle()
 
 
-async def test_however_many_requests_wait_all_work_is_done(quiet_world: World) -> None:
-    world = quiet_world
-    world.timings = replace(world.timings, view_timeout=LONG)
-    world.pauses = {"request_pause": LONG, "max_request_delay": timedelta(milliseconds=5)}
-    async with world.running_bot(callbacks=False):
-        await send_many(world, world.ana)
-        async with requests_waiting(world, 70):
-            await world.settle()
-            assert (world.created_count(), len(world.posts())) == (MANY, MANY)
+async def test_however_many_requests_wait_all_work_is_done(quiet: World) -> None:
+    quiet.timings = replace(quiet.timings, view_timeout=LONG)
+    quiet.pauses = {"request_pause": LONG, "max_request_delay": timedelta(milliseconds=5)}
+    async with quiet.running_bot(callbacks=False):
+        await send_many(quiet, quiet.ana)
+        async with requests_waiting(quiet, 70):
+            await quiet.settle()
+            assert (quiet.created_count(), len(quiet.posts())) == (MANY, MANY)
 
 
 MINUTE = timedelta(minutes=1)

@@ -99,22 +99,21 @@ async def test_a_clock_that_is_off_is_one_counted_line_a_minute_with_the_differe
 
 
 async def test_videos_that_cannot_be_read_are_no_outage_while_others_can(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
     stuck = Scenario(end="never")
-    world.service.next_video(*[stuck] * 4)
-    async with world.running_bot(callbacks=False):
+    quiet.service.next_video(*[stuck] * 4)
+    async with quiet.running_bot(callbacks=False):
         for _ in range(4):
-            await world.request_video(world.ana)
-        await world.advance(minutes=1)
-        odd = list(world.service.videos)[:3]
-        world.service.limits.broken.update(odd)
-        before = len(world.service.requests)
-        await world.advance(hours=2)
+            await quiet.request_video(quiet.ana)
+        await quiet.advance(minutes=1)
+        odd = list(quiet.service.videos)[:3]
+        quiet.service.limits.broken.update(odd)
+        before = len(quiet.service.requests)
+        await quiet.advance(hours=2)
 
     assert not lines(caplog, "the video service")
-    reads = [each.path for each in world.service.requests[before:]]
+    reads = [each.path for each in quiet.service.requests[before:]]
     for video_id in odd:
         assert reads.count(f"/v2/videos/{video_id}") <= 40, "they are read ever more rarely"
 
@@ -141,24 +140,23 @@ def card(world: World, number: int) -> Message:
 
 
 async def test_who_waits_for_credit_reads_whom_to_ask_by_name_and_nobody_is_pinged(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.service.out_of_credit = True
-    cleo = Person(world.slack, "cleo")
-    async with world.running_bot(ADMIN_USERS=cleo.user.id):
-        for person in (world.ana, world.ben):
-            await ask(world, person)
-        first, second = card(world, 0), card(world, 1)
-        [reply] = world.replies(first)
+    quiet.service.out_of_credit = True
+    cleo = Person(quiet.slack, "cleo")
+    async with quiet.running_bot(ADMIN_USERS=cleo.user.id):
+        for person in (quiet.ana, quiet.ben):
+            await ask(quiet, person)
+        first, second = card(quiet, 0), card(quiet, 1)
+        [reply] = quiet.replies(first)
         ask_cleo = "Ask cleo to top up the account."
         assert f"Out of video credits. You weren't charged. {ask_cleo}" in reply.text
         assert f"Out of video credits. {ask_cleo} I'll keep retrying for a day." in second.text
         assert not second.pings
-        assert reply.pings == {world.ana.user.id}
-        tries = len(world.requests_for("create_video"))
-        await world.advance(minutes=11)
-        assert len(world.requests_for("create_video")) == tries + 1
+        assert reply.pings == {quiet.ana.user.id}
+        tries = len(quiet.requests_for("create_video"))
+        await quiet.advance(minutes=11)
+        assert len(quiet.requests_for("create_video")) == tries + 1
 
 
 async def test_the_next_form_after_it_was_paid_is_sent_at_once_and_frees_those_that_wait(
@@ -178,30 +176,28 @@ async def test_the_next_form_after_it_was_paid_is_sent_at_once_and_frees_those_t
     assert (service["ok"], service["next_try"]) == (True, None)
 
 
-async def test_admins_read_in_home_and_monitoring_when_the_next_try_is(quiet_world: World) -> None:
-    world = quiet_world
-    world.service.out_of_credit = True
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
-        await ask(world, world.ben)
-        await world.after(world.ana.open_home(), seconds=5)
-        assert world.ana.home is not None
-        shown = str(world.ana.home.view.body)
+async def test_admins_read_in_home_and_monitoring_when_the_next_try_is(quiet: World) -> None:
+    quiet.service.out_of_credit = True
+    async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
+        await ask(quiet, quiet.ben)
+        await quiet.after(quiet.ana.open_home(), seconds=5)
+        assert quiet.ana.home is not None
+        shown = str(quiet.ana.home.view.body)
         assert re.search(r"top up the account\. Next try: <!date\^\d+\^", shown), shown
-        _, service = await check(world, "video_service")
-        assert datetime.fromisoformat(service["next_try"]) > world.clock.now()
+        _, service = await check(quiet, "video_service")
+        assert datetime.fromisoformat(service["next_try"]) > quiet.clock.now()
 
 
 ODD = "r-odd"
 
 
 @pytest.fixture
-async def odd(quiet_world: World) -> World:
+async def odd(quiet: World) -> World:
     """A world with the default jitter, in which creates with one replica are throttled."""
-    world = quiet_world
-    world.service.add_replica(ODD, "Odd")
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.timings = replace(world.timings, jitter=0.1)
-    return world
+    quiet.service.add_replica(ODD, "Odd")
+    quiet.service.callback_plan = CallbackPlan(times=0)
+    quiet.timings = replace(quiet.timings, jitter=0.1)
+    return quiet
 
 
 async def ask_with(world: World, person: Person, replica_id: str) -> Message:
@@ -222,35 +218,32 @@ async def send_at_once(world: World, person: Person, count: int) -> None:
 async def test_the_next_try_after_a_rate_limit_is_that_of_another_person(
     odd: World, wait: timedelta
 ) -> None:
-    world = odd
-    world.service.limits.throttled[ODD] = wait
-    async with world.running_bot():
+    odd.service.limits.throttled[ODD] = wait
+    async with odd.running_bot():
         for _ in range(3):
-            await ask_with(world, world.ana, ODD)
-        await world.advance(seconds=1)
-        await ask_with(world, world.ben, REPLICA)
-        await world.advance(seconds=wait.total_seconds() + 1)
-        assert world.created_count() == 1
+            await ask_with(odd, odd.ana, ODD)
+        await odd.advance(seconds=1)
+        await ask_with(odd, odd.ben, REPLICA)
+        await odd.advance(seconds=wait.total_seconds() + 1)
+        assert odd.created_count() == 1
 
 
 async def test_one_persons_throttled_requests_do_not_go_before_a_later_one_of_somebody_else(
     odd: World,
 ) -> None:
-    world = odd
-    world.service.limits.throttled[ODD] = timedelta(hours=1)
-    async with world.running_bot():
+    odd.service.limits.throttled[ODD] = timedelta(hours=1)
+    async with odd.running_bot():
         # All at once: the turns of those that were not tried yet come before Ben's.
-        await world.after(send_at_once(world, world.ana, 10), minutes=55)
-        await world.after(ask_with(world, world.ben, REPLICA), minutes=6)
-        assert world.created_count() == 1
+        await odd.after(send_at_once(odd, odd.ana, 10), minutes=55)
+        await odd.after(ask_with(odd, odd.ben, REPLICA), minutes=6)
+        assert odd.created_count() == 1
 
 
 async def test_a_throttled_read_does_not_go_before_all_others_for_ever(odd: World) -> None:
-    world = odd
-    async with world.running_bot(callbacks=False):
-        await ask_with(world, world.ana, REPLICA)
-        world.service.limits.throttled[next(iter(world.service.videos))] = timedelta(hours=1)
-        card = await ask_with(world, world.ben, REPLICA)
+    async with odd.running_bot(callbacks=False):
+        await ask_with(odd, odd.ana, REPLICA)
+        odd.service.limits.throttled[next(iter(odd.service.videos))] = timedelta(hours=1)
+        card = await ask_with(odd, odd.ben, REPLICA)
         for _ in range(8):
-            await world.advance(hours=1)
-        assert world.replies(card)
+            await odd.advance(hours=1)
+        assert odd.replies(card)

@@ -114,9 +114,9 @@ def sent(world: World, since: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())
 async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themselves(
-    quiet_world: World, outage: Fault, caplog: pytest.LogCaptureFixture
+    quiet: World, outage: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, number, is_silence = quiet_world, 100, isinstance(outage, Hang)
+    world, number, is_silence = quiet, 100, isinstance(outage, Hang)
     async with bot_at_work(world, IMPATIENT if is_silence else TIMINGS):
         world.service.answer_all(outage)
         await world.after(ask_at_once(world, number), seconds=10)
@@ -138,9 +138,9 @@ async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themsel
 
 @pytest.mark.parametrize("replicas", [(REPLICA,), (REPLICA, GOOD)], ids=["one", "two"])
 async def test_where_creates_alone_fail_few_are_tried_and_all_others_are_made_later(
-    quiet_world: World, replicas: Sequence[str], caplog: pytest.LogCaptureFixture
+    quiet: World, replicas: Sequence[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, number = quiet_world, 60
+    world, number = quiet, 60
     world.service.add_replica(GOOD, "Good")
     async with bot_at_work(world):
         world.service.answer_all(DOWN, CREATES)
@@ -158,105 +158,95 @@ async def test_where_creates_alone_fail_few_are_tried_and_all_others_are_made_la
 
 
 async def test_a_replica_that_always_fails_holds_nobody_else_up(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
-    world.service.add_replica(BROKEN, "Broken")
-    world.service.limits.broken.add(BROKEN)
-    async with bot_at_work(world):
-        began = world.clock.now()
-        await ask_at_once(world, 4, [BROKEN])
+    quiet.service.add_replica(BROKEN, "Broken")
+    quiet.service.limits.broken.add(BROKEN)
+    async with bot_at_work(quiet):
+        began = quiet.clock.now()
+        await ask_at_once(quiet, 4, [BROKEN])
         for _ in range(10):
-            await ask(world, world.ana, BROKEN)
-            await ask_often(world, 5, people=5)
-        await world.advance(seconds=30)
+            await ask(quiet, quiet.ana, BROKEN)
+            await ask_often(quiet, 5, people=5)
+        await quiet.advance(seconds=30)
 
-        made = [each for each in world.requests_for("create_video") if each.status == 200]
+        made = [each for each in quiet.requests_for("create_video") if each.status == 200]
         assert len(made) == MADE + 50
         assert max(each.at for each in made) - began < timedelta(seconds=30)
-        await world.advance(minutes=10)
-    bodies = [each.body for each in world.requests_for("create_video")]
+        await quiet.advance(minutes=10)
+    bodies = [each.body for each in quiet.requests_for("create_video")]
     tries = [each for each in bodies if isinstance(each, dict) and each["replica_id"] == BROKEN]
     assert len(tries) <= 4 + 8
     assert "the video service is down" not in caplog.text
 
 
-async def test_trainings_that_fail_hold_no_videos_up(quiet_world: World) -> None:
-    world = quiet_world
-    async with bot_at_work(world):
-        world.service.answer_all(DOWN, ["create_replica"])
-        for person in (world.ana, world.ben):
-            await world.request_replica(person)
-        await world.after(ask_often(world, 10), seconds=10)
-        assert world.created_count() == MADE + 10
+async def test_trainings_that_fail_hold_no_videos_up(quiet: World) -> None:
+    async with bot_at_work(quiet):
+        quiet.service.answer_all(DOWN, ["create_replica"])
+        for person in (quiet.ana, quiet.ben):
+            await quiet.request_replica(person)
+        await quiet.after(ask_often(quiet, 10), seconds=10)
+        assert quiet.created_count() == MADE + 10
 
 
-async def test_after_a_start_one_create_finds_out_whether_the_service_works(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with bot_at_work(world):
-        world.service.answer_all(DOWN)
-        await world.after(ask_often(world, 20), minutes=1)
-    before = sent(world, 0)
-    world.service.answer_all(None)
-    world.service.answer_all(DOWN, CREATES)
-    async with world.running_bot(callbacks=False):
-        await world.settle()
-        assert sent(world, before) == 1
-        world.service.answer_all(None)
-        await world.advance(seconds=30)
-        assert world.created_count() >= 20 - 4
+async def test_after_a_start_one_create_finds_out_whether_the_service_works(quiet: World) -> None:
+    async with bot_at_work(quiet):
+        quiet.service.answer_all(DOWN)
+        await quiet.after(ask_often(quiet, 20), minutes=1)
+    before = sent(quiet, 0)
+    quiet.service.answer_all(None)
+    quiet.service.answer_all(DOWN, CREATES)
+    async with quiet.running_bot(callbacks=False):
+        await quiet.settle()
+        assert sent(quiet, before) == 1
+        quiet.service.answer_all(None)
+        await quiet.advance(seconds=30)
+        assert quiet.created_count() >= 20 - 4
 
 
-async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = TIMINGS
-    async with world.running_bot(callbacks=False, ADMIN_USERS=world.ana.user.id) as bot:
-        await world.after(ask_at_once(world, MADE))
-        began = world.clock.now()
-        world.service.answer_all(DOWN)
-        await world.after(ask_often(world, 10), minutes=2)
+async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(quiet: World) -> None:
+    quiet.timings = TIMINGS
+    async with quiet.running_bot(callbacks=False, ADMIN_USERS=quiet.ana.user.id) as bot:
+        await quiet.after(ask_at_once(quiet, MADE))
+        began = quiet.clock.now()
+        quiet.service.answer_all(DOWN)
+        await quiet.after(ask_often(quiet, 10), minutes=2)
         said = "The video service is down. I'll send this when it's back."
-        assert [each for each in world.slack.messages("studio") if said in each.text]
-        waiting = 10 - sent(world, MADE)
+        assert [each for each in quiet.slack.messages("studio") if said in each.text]
+        waiting = 10 - sent(quiet, MADE)
         url = f"http://127.0.0.1:{bot.port}/readyz"
-        async with world.slack.session.get(url, headers=world.operator) as response:
+        async with quiet.slack.session.get(url, headers=quiet.operator) as response:
             report = await response.json()
         service = report["checks"]["video_service"]
         assert (service["ok"], service["waiting"]) == (False, waiting)
         assert service["since"] == began.isoformat().replace("+00:00", "Z")
         assert report["checks"]["work"]["ok"], "what waits for the service is not late"
-        await world.after(world.ana.open_home())
-        assert world.ana.home is not None
-        home = str(world.ana.home.view.body)
+        await quiet.after(quiet.ana.open_home())
+        assert quiet.ana.home is not None
+        home = str(quiet.ana.home.view.body)
         assert "The video service went down" in home
         assert f"Requests waiting: {waiting}." in home
 
 
 async def test_a_request_that_waits_for_the_end_of_an_outage_for_a_day_ends_with_an_answer(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.pauses = {**world.pauses, "recheck_down": timedelta(minutes=10)}
-    async with bot_at_work(world):
-        world.service.answer_all(DOWN)
-        await world.after(ask_often(world, 5))
-        card = [each for each in world.slack.messages("studio") if "is down" in each.text][-1]
-        await world.advance(hours=26)
-        [reply] = world.replies(card)
+    quiet.pauses = {**quiet.pauses, "recheck_down": timedelta(minutes=10)}
+    async with bot_at_work(quiet):
+        quiet.service.answer_all(DOWN)
+        await quiet.after(ask_often(quiet, 5))
+        card = [each for each in quiet.slack.messages("studio") if "is down" in each.text][-1]
+        await quiet.advance(hours=26)
+        [reply] = quiet.replies(card)
         assert "couldn't send this in time" in reply.text
 
 
-async def test_what_waits_for_the_end_of_an_outage_costs_no_work(quiet_world: World) -> None:
-    world = quiet_world
-    async with bot_at_work(world):
-        world.service.answer_all(DOWN)
-        await world.after(ask_often(world, 10), seconds=10)
-        claims = await world.after(claims_of(world), minutes=10)
-        assert await claims_of(world) == claims
+async def test_what_waits_for_the_end_of_an_outage_costs_no_work(quiet: World) -> None:
+    async with bot_at_work(quiet):
+        quiet.service.answer_all(DOWN)
+        await quiet.after(ask_often(quiet, 10), seconds=10)
+        claims = await quiet.after(claims_of(quiet), minutes=10)
+        assert await claims_of(quiet) == claims
 
 
 async def claims_of(world: World) -> list[int]:
@@ -269,30 +259,29 @@ async def claims_of(world: World) -> list[int]:
     return [job.claim for job in jobs if job is not None]
 
 
-async def test_a_create_that_hangs_gives_its_place_to_others(quiet_world: World) -> None:
-    world = quiet_world
-    world.service.add_replica(GOOD, "Good")
-    async with bot_at_work(world):
+async def test_a_create_that_hangs_gives_its_place_to_others(quiet: World) -> None:
+    quiet.service.add_replica(GOOD, "Good")
+    async with bot_at_work(quiet):
         pass
-    world.timings = replace(IMPATIENT, call_timeout=timedelta(minutes=2))
+    quiet.timings = replace(IMPATIENT, call_timeout=timedelta(minutes=2))
     answered = asyncio.Event()
 
     async def hang(phase: str, operation: str, _path: str) -> None:
-        body = world.service.requests[-1].body
+        body = quiet.service.requests[-1].body
         hangs = isinstance(body, dict) and body["replica_id"] == REPLICA
         if hangs and (phase, operation) == ("before", "create_video"):
             await answered.wait()
 
-    world.service.on_request = hang
-    async with world.running_bot(callbacks=False):
+    quiet.service.on_request = hang
+    async with quiet.running_bot(callbacks=False):
         for _ in range(8):
-            await ask(world, world.ana)
+            await ask(quiet, quiet.ana)
         for number in range(5):
-            await ask(world, add_person(world, f"person{number}"), GOOD)
+            await ask(quiet, add_person(quiet, f"person{number}"), GOOD)
         async with asyncio.timeout(30):
-            while world.created_count() < MADE + 5:
+            while quiet.created_count() < MADE + 5:
                 await asyncio.sleep(0.1)  # in real time, as the calls that hang are
-                world.clock.set(world.clock.now() + timedelta(seconds=1))
+                quiet.clock.set(quiet.clock.now() + timedelta(seconds=1))
         answered.set()
 
 
@@ -310,18 +299,15 @@ async def test_a_callback_is_worth_a_read_while_reads_are_limited(world: World) 
     assert "is ready" in world.replies(card)[0].text
 
 
-async def test_a_long_wait_that_a_read_is_asked_for_is_not_taken_at_its_word(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with bot_at_work(world):
+async def test_a_long_wait_that_a_read_is_asked_for_is_not_taken_at_its_word(quiet: World) -> None:
+    async with bot_at_work(quiet):
         wait = timedelta(days=1)
-        world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
-        await world.advance(minutes=1)
-        world.service.rate_limited = None
-        await world.advance(minutes=6)
-        for card in world.slack.messages("studio"):
-            assert "is ready" in world.replies(card)[0].text
+        quiet.service.rate_limited = RateLimit(quiet.clock.now() + wait, retry_after=wait)
+        await quiet.advance(minutes=1)
+        quiet.service.rate_limited = None
+        await quiet.advance(minutes=6)
+        for card in quiet.slack.messages("studio"):
+            assert "is ready" in quiet.replies(card)[0].text
 
 
 NEUTRAL: Final = "/v2/videos/is-anyone-there"
@@ -332,10 +318,8 @@ def outage_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.message for each in caplog.records if "video service is" in each.message]
 
 
-async def test_a_service_that_fails_for_unknown_ids_is_not_read_without_pause(
-    quiet_world: World,
-) -> None:
-    world, reads = quiet_world, 0
+async def test_a_service_that_fails_for_unknown_ids_is_not_read_without_pause(quiet: World) -> None:
+    world, reads = quiet, 0
     world.timings = TIMINGS
     world.service.unknown_id_status = 500
 
@@ -353,33 +337,31 @@ async def test_a_service_that_fails_for_unknown_ids_is_not_read_without_pause(
 
 
 async def test_a_service_that_answers_502_to_unknown_ids_is_not_down(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
-    world.timings = TIMINGS
-    world.service.unknown_id_status = 502
-    async with world.running_bot(callbacks=False):
-        await world.after(ask_often(world, 5), minutes=10)
-        assert world.created_count() == 5
+    quiet.timings = TIMINGS
+    quiet.service.unknown_id_status = 502
+    async with quiet.running_bot(callbacks=False):
+        await quiet.after(ask_often(quiet, 5), minutes=10)
+        assert quiet.created_count() == 5
     assert outage_lines(caplog) == ["the video service is down", "the video service is back"]
 
 
-async def test_a_403_is_an_answer_where_unknown_ids_answer_500(quiet_world: World) -> None:
-    world = quiet_world
-    world.service.unknown_id_status = 500
-    world.service.add_replica(GOOD, "Good")
-    async with bot_at_work(world):
-        world.service.limits.forbidden.add(GOOD)
-        await world.after(ask(world, world.ana, GOOD), minutes=10)
-        card = world.slack.messages("studio")[-1]
-        assert world.replies(card), "the person is told"
-        assert sent(world, MADE) <= 2
+async def test_a_403_is_an_answer_where_unknown_ids_answer_500(quiet: World) -> None:
+    quiet.service.unknown_id_status = 500
+    quiet.service.add_replica(GOOD, "Good")
+    async with bot_at_work(quiet):
+        quiet.service.limits.forbidden.add(GOOD)
+        await quiet.after(ask(quiet, quiet.ana, GOOD), minutes=10)
+        card = quiet.slack.messages("studio")[-1]
+        assert quiet.replies(card), "the person is told"
+        assert sent(quiet, MADE) <= 2
 
 
 async def test_several_broken_replicas_are_no_outage(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, broken = quiet_world, [f"r-broken-{each}" for each in range(4)]
+    world, broken = quiet, [f"r-broken-{each}" for each in range(4)]
     for each in broken:
         world.service.add_replica(each, each)
     world.service.limits.broken.update(broken)
@@ -393,48 +375,45 @@ async def test_several_broken_replicas_are_no_outage(
     assert len(outage_lines(caplog)) <= 2 * (len(broken) - 1)
 
 
-async def test_a_wait_that_a_read_is_asked_for_hides_no_outage(quiet_world: World) -> None:
-    world = quiet_world
-    async with bot_at_work(world):
+async def test_a_wait_that_a_read_is_asked_for_hides_no_outage(quiet: World) -> None:
+    async with bot_at_work(quiet):
         limited = CannedResponse(429, headers={"Retry-After": "300"})
-        world.service.answer_all(limited, ["read_video"])
-        await world.advance(seconds=15)
-        world.service.answer_all(DOWN)
-        await world.after(ask_often(world, 50), minutes=10)
-        assert sent(world, MADE) <= 4
+        quiet.service.answer_all(limited, ["read_video"])
+        await quiet.advance(seconds=15)
+        quiet.service.answer_all(DOWN)
+        await quiet.after(ask_often(quiet, 50), minutes=10)
+        assert sent(quiet, MADE) <= 4
 
 
-async def test_a_429_during_an_outage_is_not_its_end(quiet_world: World) -> None:
-    world = quiet_world
-    async with bot_at_work(world):
-        world.service.answer_all(DOWN)
-        await world.after(ask_often(world, 50), seconds=30)
+async def test_a_429_during_an_outage_is_not_its_end(quiet: World) -> None:
+    async with bot_at_work(quiet):
+        quiet.service.answer_all(DOWN)
+        await quiet.after(ask_often(quiet, 50), seconds=30)
         for _ in range(10):
             limited = CannedResponse(429, headers={"Retry-After": "30"})
-            world.service.faults.next("read_video", limited)
-            await world.advance(minutes=1)
-        assert sent(world, MADE) <= 4
+            quiet.service.faults.next("read_video", limited)
+            await quiet.advance(minutes=1)
+        assert sent(quiet, MADE) <= 4
 
 
 async def test_after_trouble_nobody_is_let_in_before_the_calls_under_way_are_answered(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
     for each in range(10):
-        world.service.add_replica(f"r-{each}", f"Replica {each}")
+        quiet.service.add_replica(f"r-{each}", f"Replica {each}")
     failing = asyncio.Event()
 
     async def fail_late(phase: str, operation: str, _path: str) -> None:
-        if (phase, operation) == ("before", "create_video") and sent(world, MADE) > 1:
+        if (phase, operation) == ("before", "create_video") and sent(quiet, MADE) > 1:
             await failing.wait()
 
-    async with bot_at_work(world):
-        world.service.on_request = fail_late
-        world.service.limits.broken.update(f"r-{each}" for each in range(10))
-        await ask_at_once(world, 40, [f"r-{each}" for each in range(10)])
+    async with bot_at_work(quiet):
+        quiet.service.on_request = fail_late
+        quiet.service.limits.broken.update(f"r-{each}" for each in range(10))
+        await ask_at_once(quiet, 40, [f"r-{each}" for each in range(10)])
         async with asyncio.timeout(20):
-            while sent(world, MADE) < 4 or asked_about(world) < 1:  # noqa: ASYNC110 - of both sides
+            while sent(quiet, MADE) < 4 or asked_about(quiet) < 1:  # noqa: ASYNC110 - of both sides
                 await asyncio.sleep(0.01)
         failing.set()
-        await world.settle()
-        assert sent(world, MADE) == 4
+        await quiet.settle()
+        assert sent(quiet, MADE) == 4

@@ -136,10 +136,10 @@ FEATURE: Final = Feature(TRAILER, TrailerPresenter(), register)
 
 
 @pytest.fixture
-async def world(quiet_world: World) -> AsyncIterator[World]:
+async def world(quiet: World) -> AsyncIterator[World]:
     """A world whose bot has one feature more."""
-    async with quiet_world.running_bot(features=(*FEATURES, FEATURE)):
-        yield quiet_world
+    async with quiet.running_bot(features=(*FEATURES, FEATURE)):
+        yield quiet
 
 
 async def _cuts(world: World, name: str = "Spring") -> Message:
@@ -191,37 +191,36 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
 
 
 async def test_the_video_form_works_beside_a_second_kind_that_other_jobs_can_use(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
     catalogued = replace(FEATURE, kind=replace(TRAILER, catalogued=True))
-    async with quiet_world.running_bot(features=(*FEATURES, catalogued)):
-        await quiet_world.request_video(quiet_world.ana)
-        await quiet_world.after(quiet_world.ana.command("/replica", f"add {REPLICA}"))
+    async with quiet.running_bot(features=(*FEATURES, catalogued)):
+        await quiet.request_video(quiet.ana)
+        await quiet.after(quiet.ana.command("/replica", f"add {REPLICA}"))
 
-    assert quiet_world.created_count() == 1
-    assert "is ready to use" in quiet_world.ephemerals(quiet_world.ana)[-1]
+    assert quiet.created_count() == 1
+    assert "is ready to use" in quiet.ephemerals(quiet.ana)[-1]
 
 
 async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
     features = (*FEATURES, FEATURE)
-    async with world.running_bot(features=features):
-        cards = [await _cuts(world, name) for name in ("Spring", "Summer")]
-    async with world.running_bot():
-        video = await world.after(world.request_video(world.ben), hours=5)
+    async with quiet.running_bot(features=features):
+        cards = [await _cuts(quiet, name) for name in ("Spring", "Summer")]
+    async with quiet.running_bot():
+        video = await quiet.after(quiet.request_video(quiet.ben), hours=5)
 
-    assert "is ready" in world.replies(video)[0].text
-    assert not any(world.replies(card) for card in cards)
+    assert "is ready" in quiet.replies(video)[0].text
+    assert not any(quiet.replies(card) for card in cards)
     assert "a step failed" not in caplog.messages
     [logged] = [each for each in caplog.records if "unknown kind" in each.message]
     assert (logged.levelname, vars(logged)["kind"]) == ("ERROR", "trailer")
 
-    async with world.running_bot(features=features):
-        await world.advance(hours=1, minutes=5)
+    async with quiet.running_bot(features=features):
+        await quiet.advance(hours=1, minutes=5)
 
     for card in cards:
-        [reply] = world.replies(card)
+        [reply] = quiet.replies(card)
         assert "” is ready" in reply.text
-    assert len(world.service.videos) == 3
+    assert len(quiet.service.videos) == 3

@@ -76,30 +76,29 @@ async def send_many(world: World, person: Person, count: int = MANY) -> None:
 
 
 @pytest.fixture
-async def slow(quiet_world: World) -> AsyncIterator[World]:
+async def slow(quiet: World) -> AsyncIterator[World]:
     """A world in which calls to the service may wait for others for as long as a test lasts."""
-    quiet_world.timings = replace(
-        quiet_world.timings, turn_timeout=timedelta(minutes=1), hang_after=timedelta(minutes=1)
+    quiet.timings = replace(
+        quiet.timings, turn_timeout=timedelta(minutes=1), hang_after=timedelta(minutes=1)
     )
-    async with quiet_world.running_bot(callbacks=False):
-        yield quiet_world
+    async with quiet.running_bot(callbacks=False):
+        yield quiet
 
 
 # ── From outside ──────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_single_request_does_not_wait_behind_many_of_somebody_else(slow: World) -> None:
-    world = slow
     count = 200
-    with held_back(world, "create_video") as gate:
-        await send_many(world, world.ana, count)
+    with held_back(slow, "create_video") as gate:
+        await send_many(slow, slow.ana, count)
         await gate.until("create_video", 1)
-        world.clock.set(world.clock.now() + timedelta(seconds=1))
-        await ask(world, world.ben, script="Ben")
+        slow.clock.set(slow.clock.now() + timedelta(seconds=1))
+        await ask(slow, slow.ben, script="Ben")
         while (arrived := gate.arrived["create_video"]) <= count:
             gate.release(1)
             await gate.until("create_video", arrived + 1)
-        bodies = [each.body for each in world.requests_for("create_video")]
+        bodies = [each.body for each in slow.requests_for("create_video")]
         scripts = [body["script"] for body in bodies if isinstance(body, dict)]
         # It goes behind those that had one of the 64 slots. Behind all others it could overtake no
         # more than as many on its way.
@@ -109,23 +108,21 @@ async def test_a_single_request_does_not_wait_behind_many_of_somebody_else(slow:
 async def test_a_new_request_is_created_at_once_although_polls_fill_their_slots(
     slow: World,
 ) -> None:
-    world = slow
-    await world.after(send_many(world, world.ana))
-    with held_back(world, "read_video") as gate:
-        world.clock.set(world.clock.now() + timedelta(minutes=1))
+    await slow.after(send_many(slow, slow.ana))
+    with held_back(slow, "read_video") as gate:
+        slow.clock.set(slow.clock.now() + timedelta(minutes=1))
         await gate.until("read_video", 1)
-        await ask(world, world.ben, script="Ben")
+        await ask(slow, slow.ben, script="Ben")
         await gate.until("create_video", 1)
 
 
 async def test_polls_go_on_although_creates_fill_their_slots(slow: World) -> None:
-    world = slow
-    await world.after(ask(world, world.ben, script="Ben"))
-    with held_back(world, "create_video") as gate:
-        await send_many(world, world.ana)
+    await slow.after(ask(slow, slow.ben, script="Ben"))
+    with held_back(slow, "create_video") as gate:
+        await send_many(slow, slow.ana)
         await gate.until("create_video", 1)
-        await many_claims(world)
-        world.clock.set(world.clock.now() + timedelta(minutes=1))
+        await many_claims(slow)
+        slow.clock.set(slow.clock.now() + timedelta(minutes=1))
         await gate.until("read_video", 1)
 
 
@@ -136,8 +133,7 @@ async def many_claims(world: World) -> None:
 
 
 async def test_posts_are_made_although_edits_fill_their_slots(slow: World) -> None:
-    world = slow
-    world.service.pace = Pace(generating=timedelta(hours=1))
+    slow.service.pace = Pace(generating=timedelta(hours=1))
     arrival, released, posted = asyncio.Condition(), asyncio.Event(), asyncio.Event()
     edits = 0
 
@@ -151,15 +147,15 @@ async def test_posts_are_made_although_edits_fill_their_slots(slow: World) -> No
         if (phase, method) == ("before", "chat.postMessage"):
             posted.set()
 
-    await world.after(send_many(world, world.ana), minutes=14)
-    world.slack.on_request = on_request
+    await slow.after(send_many(slow, slow.ana), minutes=14)
+    slow.slack.on_request = on_request
     try:
         # Each card says that its video takes longer than usual.
-        world.clock.set(world.clock.now() + timedelta(minutes=2))
+        slow.clock.set(slow.clock.now() + timedelta(minutes=2))
         async with asyncio.timeout(_TIMEOUT_S), arrival:
             await arrival.wait_for(lambda: edits >= 48)
-        await many_claims(world)
-        await ask(world, world.ben, script="Ben")
+        await many_claims(slow)
+        await ask(slow, slow.ben, script="Ben")
         async with asyncio.timeout(_TIMEOUT_S):
             await posted.wait()
     finally:

@@ -293,33 +293,31 @@ async def _calls_back(world: World, attempt: int, video_id: str) -> None:
     await world.settle()
 
 
-async def test_an_unanswered_question_ends_the_job_and_creates_nothing(quiet_world: World) -> None:
-    world = quiet_world
+async def test_an_unanswered_question_ends_the_job_and_creates_nothing(quiet: World) -> None:
     quarter = timedelta(minutes=15)
-    world.timings = Timings(jitter=0, ask_again_after=quarter, close_after=2 * quarter)
-    async with world.running_bot():
-        asking = await world.after(world.loses_create(made=False), minutes=20)
-        assert len(world.questions(asking)) == 2
-        await world.advance(minutes=30)
+    quiet.timings = Timings(jitter=0, ask_again_after=quarter, close_after=2 * quarter)
+    async with quiet.running_bot():
+        asking = await quiet.after(quiet.loses_create(made=False), minutes=20)
+        assert len(quiet.questions(asking)) == 2
+        await quiet.advance(minutes=30)
 
-    [reply] = world.replies(asking)
+    [reply] = quiet.replies(asking)
     assert "No answer in a week." in reply.text
-    assert len(world.requests_for("create_video")) == 1
+    assert len(quiet.requests_for("create_video")) == 1
 
 
 @on_both_engines
-async def test_an_attempt_is_stored_before_its_create_call(quiet_world: World) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
-    async with world.running_bot(callbacks=False):
-        form = await world.open_form(world.ana)
-        await _until_created(world, form)
+async def test_an_attempt_is_stored_before_its_create_call(quiet: World) -> None:
+    quiet.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    async with quiet.running_bot(callbacks=False):
+        form = await quiet.open_form(quiet.ana)
+        await _until_created(quiet, form)
 
-    async with world.running_bot(callbacks=False):
-        await world.advance(minutes=5)
+    async with quiet.running_bot(callbacks=False):
+        await quiet.advance(minutes=5)
 
-    assert len(world.requests_for("create_video")) == 1
-    [card, _] = world.posts()
+    assert len(quiet.requests_for("create_video")) == 1
+    [card, _] = quiet.posts()
     assert "Needs an answer" in card.text
 
 
@@ -454,36 +452,34 @@ async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(worl
     assert world.posts() == [overdue]
 
 
-async def test_a_video_that_never_ends_times_out(quiet_world: World) -> None:
-    world = quiet_world
-    world.timings = ONE_DAY
-    async with world.running_bot():
-        card = await _never_ends(world)
-        await world.advance(hours=23)
-        assert not world.replies(card)
+async def test_a_video_that_never_ends_times_out(quiet: World) -> None:
+    quiet.timings = ONE_DAY
+    async with quiet.running_bot():
+        card = await _never_ends(quiet)
+        await quiet.advance(hours=23)
+        assert not quiet.replies(card)
 
-        await world.advance(hours=2)
+        await quiet.advance(hours=2)
 
-        [reply] = world.replies(card)
+        [reply] = quiet.replies(card)
         assert "didn't finish" in reply.text
-        assert "Failed" in world.now(card).text
-        assert world.posts() == [world.now(card), reply]
-        reads = len(world.requests_for("read_video"))
-        await world.advance(days=1)
-        assert len(world.requests_for("read_video")) == reads
+        assert "Failed" in quiet.now(card).text
+        assert quiet.posts() == [quiet.now(card), reply]
+        reads = len(quiet.requests_for("read_video"))
+        await quiet.advance(days=1)
+        assert len(quiet.requests_for("read_video")) == reads
 
 
-async def test_a_video_times_out_when_the_service_stays_unavailable(quiet_world: World) -> None:
-    world = quiet_world
-    world.timings = replace(ONE_DAY, max_retry_interval=HOUR)
-    async with world.running_bot():
-        card = await _never_ends(world)
-        world.service.down = True
-        await world.advance(minutes=2)
-        assert "can't check this right now" in world.now(card).text
-        await world.advance(days=1, hours=2)
+async def test_a_video_times_out_when_the_service_stays_unavailable(quiet: World) -> None:
+    quiet.timings = replace(ONE_DAY, max_retry_interval=HOUR)
+    async with quiet.running_bot():
+        card = await _never_ends(quiet)
+        quiet.service.down = True
+        await quiet.advance(minutes=2)
+        assert "can't check this right now" in quiet.now(card).text
+        await quiet.advance(days=1, hours=2)
 
-    assert len(world.replies(card)) == 1
+    assert len(quiet.replies(card)) == 1
 
 
 async def test_a_read_waits_as_long_as_the_service_asks(world: World) -> None:

@@ -345,8 +345,8 @@ class Machine:
 
 
 @pytest.fixture
-async def machine(quiet_world: World, tmp_path: Path) -> AsyncIterator[Machine]:
-    machine = Machine(tmp_path, quiet_world)
+async def machine(quiet: World, tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path, quiet)
     try:
         yield machine
     finally:

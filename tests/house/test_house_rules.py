@@ -217,44 +217,43 @@ def test_every_button_has_a_listener_or_is_a_link() -> None:
     assert unanswered <= set(LISTENERS["action"])
 
 
-async def test_every_form_and_field_that_asks_has_a_listener(quiet_world: World) -> None:
-    world = quiet_world
-    approval: dict[str, Any] = {"APPROVERS": world.ben.user.id, "APPROVAL_ABOVE": "20000"}
-    admin = world.ana.user.id
-    async with world.running_bot(callbacks=False, ADMIN_USERS=admin, **approval):
+async def test_every_form_and_field_that_asks_has_a_listener(quiet: World) -> None:
+    approval: dict[str, Any] = {"APPROVERS": quiet.ben.user.id, "APPROVAL_ABOVE": "20000"}
+    admin = quiet.ana.user.id
+    async with quiet.running_bot(callbacks=False, ADMIN_USERS=admin, **approval):
         forms = [
-            await world.open_form(world.ben, command=command) for command in LISTENERS["command"]
+            await quiet.open_form(quiet.ben, command=command) for command in LISTENERS["command"]
         ]
-        world.service.faults.next("create_video", CannedResponse(500))
-        posted = await world.request_video(world.ana)
-        await world.ana.click(world.question(posted), "I found it")
-        assert world.ana.modal is not None
-        forms.append(world.ana.modal)
-        await world.ana.modal.close()
-        await world.advance(seconds=5)  # after a failed call, creates wait for a moment
-        world.service.faults.next("create_video", CannedResponse(500))
-        await world.request_video(world.ana)
-        await world.ana.click(world.questions(posted)[0], "Answer each")
-        assert world.ana.modal is not None
-        forms.append(world.ana.modal)
-        await world.ana.modal.close()
-        await world.after(world.ana.open_home())
-        assert world.ana.home is not None
-        await world.ana.home.click("Change limits")
-        assert world.ana.modal is not None
-        forms.append(world.ana.modal)
-        await world.ana.modal.close()
+        quiet.service.faults.next("create_video", CannedResponse(500))
+        posted = await quiet.request_video(quiet.ana)
+        await quiet.ana.click(quiet.question(posted), "I found it")
+        assert quiet.ana.modal is not None
+        forms.append(quiet.ana.modal)
+        await quiet.ana.modal.close()
+        await quiet.advance(seconds=5)  # after a failed call, creates wait for a moment
+        quiet.service.faults.next("create_video", CannedResponse(500))
+        await quiet.request_video(quiet.ana)
+        await quiet.ana.click(quiet.questions(posted)[0], "Answer each")
+        assert quiet.ana.modal is not None
+        forms.append(quiet.ana.modal)
+        await quiet.ana.modal.close()
+        await quiet.after(quiet.ana.open_home())
+        assert quiet.ana.home is not None
+        await quiet.ana.home.click("Change limits")
+        assert quiet.ana.modal is not None
+        forms.append(quiet.ana.modal)
+        await quiet.ana.modal.close()
         for verb in ("rename", "remove"):
-            await world.after(world.ana.command("/replica", f"add {REPLICA}"))
-            await world.ana.command("/replica", f"{verb} {REPLICA}")
-            assert world.ana.modal is not None
-            forms.append(world.ana.modal)
-            await world.ana.modal.close()
-        await world.request_replica(world.ana)
-        [asked] = world.slack.messages(world.slack.dm("ben").id)
-        await world.ben.click(asked, "Decline")
-        assert world.ben.modal is not None
-        forms.append(world.ben.modal)
+            await quiet.after(quiet.ana.command("/replica", f"add {REPLICA}"))
+            await quiet.ana.command("/replica", f"{verb} {REPLICA}")
+            assert quiet.ana.modal is not None
+            forms.append(quiet.ana.modal)
+            await quiet.ana.modal.close()
+        await quiet.request_replica(quiet.ana)
+        [asked] = quiet.slack.messages(quiet.slack.dm("ben").id)
+        await quiet.ben.click(asked, "Decline")
+        assert quiet.ben.modal is not None
+        forms.append(quiet.ben.modal)
     views = [form.view.body for form in forms]
     assert {view["callback_id"] for view in views} == set(LISTENERS["view"])
     fields = [each for each in objects(views) if each.get("type") == "input"]

@@ -37,10 +37,10 @@ def settings(world: World, *, above: int = 0, channel: str = "approvals") -> dic
 
 
 @pytest.fixture
-def approving(quiet_world: World) -> World:
+def approving(quiet: World) -> World:
     """A world with a channel in which ben and cleo approve."""
-    quiet_world.slack.add_channel("approvals")
-    return quiet_world
+    quiet.slack.add_channel("approvals")
+    return quiet
 
 
 @pytest.fixture

@@ -449,15 +449,14 @@ async def test_a_mention_is_answered_in_its_thread_once(world: World) -> None:
 
 
 @in_both_modes
-async def test_help_is_not_posted_again_after_a_restart(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        world.ana.mention("hello")
-        await world.settle()
-    async with world.running_bot():
-        assert (await events.send_again(world.slack, world.slack.sent_events[-1])).ok
-        await world.settle()
-    assert len(world.posts()) == 1
+async def test_help_is_not_posted_again_after_a_restart(quiet: World) -> None:
+    async with quiet.running_bot():
+        quiet.ana.mention("hello")
+        await quiet.settle()
+    async with quiet.running_bot():
+        assert (await events.send_again(quiet.slack, quiet.slack.sent_events[-1])).ok
+        await quiet.settle()
+    assert len(quiet.posts()) == 1
 
 
 async def test_what_is_written_to_the_app_gets_help_once_a_message(world: World) -> None:

@@ -127,14 +127,13 @@ async def test_a_video_in_a_private_channel_or_conversation_is_found_by_its_pers
     assert await found(world, world.ana, "secret") == ["Secret three", "Secret two", "Secret one"]
 
 
-async def test_a_guest_finds_their_own_videos_alone(quiet_world: World) -> None:
-    world = quiet_world
-    gus = guest(world)
-    async with world.running_bot(VIDEO_USERS=f"{gus.user.id},{world.ana.user.id}"):
-        await make(world, world.ana, "Secret one")
-        await make(world, gus, "Secret two")
-        assert await found(world, gus, "secret") == ["Secret two"]
-        assert len(await found(world, world.ana, "secret")) == 2
+async def test_a_guest_finds_their_own_videos_alone(quiet: World) -> None:
+    gus = guest(quiet)
+    async with quiet.running_bot(VIDEO_USERS=f"{gus.user.id},{quiet.ana.user.id}"):
+        await make(quiet, quiet.ana, "Secret one")
+        await make(quiet, gus, "Secret two")
+        assert await found(quiet, gus, "secret") == ["Secret two"]
+        assert len(await found(quiet, quiet.ana, "secret")) == 2
 
 
 async def test_who_cannot_be_told_from_a_guest_finds_their_own_videos_alone(world: World) -> None:
@@ -147,15 +146,14 @@ async def test_who_cannot_be_told_from_a_guest_finds_their_own_videos_alone(worl
 
 
 async def test_a_colleague_from_another_workspace_finds_no_channel_of_this_one(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.slack.enterprise = "E0"
-    async with world.running_bot():
-        await make(world, world.ana, "Secret")
-        world.slack.add_user("olga", team="T0OTHER", enterprise="E0", channels=["studio"])
-        olga = Person(world.slack, "olga")
-        assert await found(world, olga, "secret") == []
+    quiet.slack.enterprise = "E0"
+    async with quiet.running_bot():
+        await make(quiet, quiet.ana, "Secret")
+        quiet.slack.add_user("olga", team="T0OTHER", enterprise="E0", channels=["studio"])
+        olga = Person(quiet.slack, "olga")
+        assert await found(quiet, olga, "secret") == []
 
 
 @pytest.mark.parametrize("change", ["private", "is_ext_shared", "is_pending_ext_shared"])
@@ -183,14 +181,13 @@ async def test_a_private_channel_that_becomes_public_keeps_what_was_posted_befor
     assert await found(world, world.ben, "secret") == []
 
 
-async def test_a_shared_channel_is_searched_where_sharing_is_allowed(quiet_world: World) -> None:
-    world = quiet_world
-    world.slack.change_channel("studio", is_ext_shared=True)
-    async with world.running_bot(ALLOW_SHARED_CHANNELS="yes"):
-        await make(world, world.ana, "Onboarding")
-        assert await found(world, world.ben, "onboarding") == ["Onboarding"]
-    async with world.running_bot():
-        assert await found(world, world.ben, "onboarding", "lobby") == []
+async def test_a_shared_channel_is_searched_where_sharing_is_allowed(quiet: World) -> None:
+    quiet.slack.change_channel("studio", is_ext_shared=True)
+    async with quiet.running_bot(ALLOW_SHARED_CHANNELS="yes"):
+        await make(quiet, quiet.ana, "Onboarding")
+        assert await found(quiet, quiet.ben, "onboarding") == ["Onboarding"]
+    async with quiet.running_bot():
+        assert await found(quiet, quiet.ben, "onboarding", "lobby") == []
 
 
 async def test_where_slack_does_not_say_who_reads_a_channel_its_videos_are_not_found(

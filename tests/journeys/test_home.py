@@ -106,8 +106,8 @@ async def test_a_home_that_was_not_opened_for_a_week_is_published_when_it_is_ope
     assert "Last" in words(world.ana.home)
 
 
-async def test_a_change_during_the_publication_is_published_after_it(quiet_world: World) -> None:
-    world, admin = quiet_world, quiet_world.ana
+async def test_a_change_during_the_publication_is_published_after_it(quiet: World) -> None:
+    world, admin = quiet, quiet.ana
     changed = False
 
     async def change(moment: str, method: str, _: Json) -> None:
@@ -154,15 +154,14 @@ async def test_a_question_can_be_answered_in_home(world: World) -> None:
     assert "already settled" in str(world.ana.form.view.body)
 
 
-async def test_what_waits_for_the_reader_comes_first_in_home(quiet_world: World) -> None:
-    world = quiet_world
-    cleo = Person(world.slack, "cleo").user.id
-    async with world.running_bot(APPROVERS=f"{world.ana.user.id} {cleo}", APPROVAL_ABOVE="0"):
-        await opened(world, world.ana)
-        for person in (world.ben, world.ana):
-            await world.request_video(person, {"script": f"Of {person.user.name}."})
-        await world.advance(minutes=1)
-        shown = words(world.ana.home)
+async def test_what_waits_for_the_reader_comes_first_in_home(quiet: World) -> None:
+    cleo = Person(quiet.slack, "cleo").user.id
+    async with quiet.running_bot(APPROVERS=f"{quiet.ana.user.id} {cleo}", APPROVAL_ABOVE="0"):
+        await opened(quiet, quiet.ana)
+        for person in (quiet.ben, quiet.ana):
+            await quiet.request_video(person, {"script": f"Of {person.user.name}."})
+        await quiet.advance(minutes=1)
+        shown = words(quiet.ana.home)
         order = ["Waiting for your approval", "Of ben.", "Your requests", "Of ana."]
         assert sorted(order, key=shown.index) == order
 
@@ -223,20 +222,19 @@ async def test_a_home_that_was_not_published_is_published_later(world: World) ->
 
 
 async def test_after_a_restart_buttons_of_an_old_home_work_and_opening_it_makes_it_current(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.request_video(world.ana, {"video_name": "Kept"})
-        await opened(world, world.ana)
-    async with world.running_bot():
-        await world.advance(minutes=10)
-        assert "Ready" not in words(world.ana.home)
-        assert (await world.ana.tab.click("Details")).ok
-        assert "Ready" in words(world.ana.form)
-        assert "Ready" in words(await opened(world, world.ana))
-        await world.after(world.request_video(world.ana, {"video_name": "New"}), seconds=5)
-        assert "New" in words(world.ana.tab)
+    async with quiet.running_bot():
+        await quiet.request_video(quiet.ana, {"video_name": "Kept"})
+        await opened(quiet, quiet.ana)
+    async with quiet.running_bot():
+        await quiet.advance(minutes=10)
+        assert "Ready" not in words(quiet.ana.home)
+        assert (await quiet.ana.tab.click("Details")).ok
+        assert "Ready" in words(quiet.ana.form)
+        assert "Ready" in words(await opened(quiet, quiet.ana))
+        await quiet.after(quiet.request_video(quiet.ana, {"video_name": "New"}), seconds=5)
+        assert "New" in words(quiet.ana.tab)
 
 
 @bot_with(ADMIN_USERS="{ana}")

@@ -116,16 +116,15 @@ async def test_all_people_together_may_make_so_many_requests_a_day(world: World)
 
 
 async def test_a_request_that_waits_for_the_service_counts_for_the_day_and_the_month(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.service.faults.always("create_video", BUSY)
-    async with world.running_bot(MAX_PER_USER_PER_DAY="2"):
-        await world.request_video(world.ana)
-        await world.request_video(world.ana)
-        assert "limit of 2 requests a day" in await refused(world, world.ana)
-    async with world.running_bot(MAX_PER_USER_PER_MONTH="2"):
-        assert "limit of 2 requests a month" in await refused(world, world.ana)
+    quiet.service.faults.always("create_video", BUSY)
+    async with quiet.running_bot(MAX_PER_USER_PER_DAY="2"):
+        await quiet.request_video(quiet.ana)
+        await quiet.request_video(quiet.ana)
+        assert "limit of 2 requests a day" in await refused(quiet, quiet.ana)
+    async with quiet.running_bot(MAX_PER_USER_PER_MONTH="2"):
+        assert "limit of 2 requests a month" in await refused(quiet, quiet.ana)
 
 
 @bot_with(MAX_PER_USER_PER_DAY="1")
@@ -149,49 +148,47 @@ async def test_create_again_counts_for_the_day(world: World) -> None:
 @on_both_engines
 @pytest.mark.parametrize("limit", ["MAX_PER_USER_PER_DAY", "MAX_PER_DAY"])
 async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
-    quiet_world: World, limit: str
+    quiet: World, limit: str
 ) -> None:
-    world = quiet_world
-    world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
-    settings = {limit: "1", "ADMIN_USERS": world.ben.user.id}
-    async with world.running_bot(callbacks=False, **settings):  # type: ignore[arg-type]
-        card = await world.request_video(world.ana)
-        for person in (world.ana, world.ana, world.ben):
-            await world.after(person.click(world.question(card), AGAIN))
-        assert world.created_count() == 1, "the limit is that of the person who asked"
-        [_, text] = world.ephemerals(world.ana)[-2:]
+    quiet.service.faults.next("create_video", CannedResponse(500, "?", done=True))
+    settings = {limit: "1", "ADMIN_USERS": quiet.ben.user.id}
+    async with quiet.running_bot(callbacks=False, **settings):  # type: ignore[arg-type]
+        card = await quiet.request_video(quiet.ana)
+        for person in (quiet.ana, quiet.ana, quiet.ben):
+            await quiet.after(person.click(quiet.question(card), AGAIN))
+        assert quiet.created_count() == 1, "the limit is that of the person who asked"
+        [_, text] = quiet.ephemerals(quiet.ana)[-2:]
         assert "limit of 1 request a day" in text
-        assert "limit of 1 request a day" in world.ephemerals(world.ben)[-1]
+        assert "limit of 1 request a day" in quiet.ephemerals(quiet.ben)[-1]
         assert f"It resets {MIDNIGHT}." in text
-        assert AGAIN in str(world.question(card).blocks), "it can be pressed again later"
-        await world.advance(hours=24)
-        await world.after(world.ana.click(world.question(card), AGAIN))
-        assert world.created_count() == 2
+        assert AGAIN in str(quiet.question(card).blocks), "it can be pressed again later"
+        await quiet.advance(hours=24)
+        await quiet.after(quiet.ana.click(quiet.question(card), AGAIN))
+        assert quiet.created_count() == 2
 
 
 APRIL = "<!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
 
 
 @on_both_engines
-async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(quiet_world: World) -> None:
-    world = quiet_world
-    world.clock.set(datetime(2026, 3, 30, 23, tzinfo=UTC))
+async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(quiet: World) -> None:
+    quiet.clock.set(datetime(2026, 3, 30, 23, tzinfo=UTC))
     settings = {"MAX_PER_USER_PER_MONTH": "2", "MAX_PER_MONTH": "3"}
-    async with world.running_bot(**settings):  # type: ignore[arg-type]
-        form = await world.open_form(Person(world.slack, "cleo"))
-        await make(world, world.ana, 2)
-        await world.advance(hours=24)  # on the 31st: nothing is left of the day
-        assert (await refused(world, world.ana)).startswith(
+    async with quiet.running_bot(**settings):  # type: ignore[arg-type]
+        form = await quiet.open_form(Person(quiet.slack, "cleo"))
+        await make(quiet, quiet.ana, 2)
+        await quiet.advance(hours=24)  # on the 31st: nothing is left of the day
+        assert (await refused(quiet, quiet.ana)).startswith(
             f"You've reached your limit of 2 requests a month. It resets {APRIL}. "
         )
-        await make(world, world.ben)
-        assert (await refused(world, world.ben)).startswith(
+        await make(quiet, quiet.ben)
+        assert (await refused(quiet, quiet.ben)).startswith(
             f"Your workspace has reached its limit of 3 requests a month. It resets {APRIL}. "
         )
         await form.submit(VALUES)
         assert "limit of 3 requests a month" in str(form.errors)
-        await world.advance(hours=1)
-        await make(world, world.ana)
+        await quiet.advance(hours=1)
+        await make(quiet, quiet.ana)
 
 
 async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies: World) -> None:
@@ -224,28 +221,27 @@ async def told(world: World, person: Person, command: str = "/video") -> str:
 
 @on_both_engines
 async def test_only_the_people_of_a_list_may_create_or_train_and_admins_always(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    ana, ben, cleo = world.ana, world.ben, Person(world.slack, "cleo")
+    ana, ben, cleo = quiet.ana, quiet.ben, Person(quiet.slack, "cleo")
     ids = {"VIDEO_USERS": ana.user.id, "TRAINING_USERS": ben.user.id, "ADMIN_USERS": cleo.user.id}
-    async with world.running_bot(**ids):  # type: ignore[arg-type]
-        await make(world, ana)
+    async with quiet.running_bot(**ids):  # type: ignore[arg-type]
+        await make(quiet, ana)
         refusal = f"Only some people here can do that. Ask <@{cleo.user.id}>."
-        assert await told(world, ana, "/replica") == refusal
-        assert await told(world, ben) == refusal
-        await world.request_replica(ben)
-        await world.request_video(cleo)
+        assert await told(quiet, ana, "/replica") == refusal
+        assert await told(quiet, ben) == refusal
+        await quiet.request_replica(ben)
+        await quiet.request_video(cleo)
 
-        form = await world.open_form(ana)
-        limits, now = world.bot.store.limits, world.clock.now()
+        form = await quiet.open_form(ana)
+        limits, now = quiet.bot.store.limits, quiet.clock.now()
         await limits.change({"VIDEO_USERS": ben.user.id}, cleo.user.id, now)
         await form.submit(VALUES)
         assert form.errors == {
             "replica_id": "Only some people here can do that. Ask cleo. What you entered "
             "stays here."
         }
-        assert world.created_count() == 2
+        assert quiet.created_count() == 2
 
 
 @bot_with(VIDEO_USERS=GROUP, callbacks=False)
@@ -271,21 +267,20 @@ async def test_the_members_of_a_user_group_may_ask_as_slack_says(world: World) -
 
 
 async def test_without_the_scope_nobody_of_a_user_group_may_ask_and_is_told_what_to_do(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    cleo = world.slack.user("cleo").id
-    world.slack.scopes -= {"usergroups:read", "users:read"}
+    cleo = quiet.slack.user("cleo").id
+    quiet.slack.scopes -= {"usergroups:read", "users:read"}
     settings = {"ADMIN_USERS": cleo, "MAX_PER_USER_PER_DAY": "1"}
-    async with world.running_bot(VIDEO_USERS=f"{GROUP},{world.ben.user.id}", **settings):  # type: ignore[arg-type]
-        assert await told(world, world.ana) == (
+    async with quiet.running_bot(VIDEO_USERS=f"{GROUP},{quiet.ben.user.id}", **settings):  # type: ignore[arg-type]
+        assert await told(quiet, quiet.ana) == (
             f"I can't check your user groups. Let <@{cleo}> know: I need the usergroups:read scope."
         )
-        form = await world.open_form(world.ben)
+        form = await quiet.open_form(quiet.ben)
         assert f"You can make 1 request {UNTIL_TOMORROW}." in str(form.view.body)
         await form.close()
-        await make(world, world.ben)
-        assert "limit of 1 request a day" in await told(world, world.ben)
+        await make(quiet, quiet.ben)
+        assert "limit of 1 request a day" in await told(quiet, quiet.ben)
 
 
 @bot_with(VIDEO_USERS=GROUP)
@@ -306,49 +301,47 @@ async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spe
 
 
 async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    lobby, studio = world.slack.channel("lobby"), world.slack.channel("studio")
-    async with world.running_bot(ALLOWED_CHANNELS=lobby.id, ADMIN_USERS=world.ben.user.id):
-        assert await told(world, world.ana) == (
+    lobby, studio = quiet.slack.channel("lobby"), quiet.slack.channel("studio")
+    async with quiet.running_bot(ALLOWED_CHANNELS=lobby.id, ADMIN_USERS=quiet.ben.user.id):
+        assert await told(quiet, quiet.ana) == (
             f"I don't post in this channel. Use <#{lobby.id}>, or a direct message with me. To "
-            f"use it here, ask <@{world.ben.user.id}>."
+            f"use it here, ask <@{quiet.ben.user.id}>."
         )
-        form = await world.open_form(world.ana, channel="lobby")
+        form = await quiet.open_form(quiet.ana, channel="lobby")
         await form.submit({**VALUES, "where": studio.id})
         assert form.errors == {
             "where": "I don't post in this channel. Use #lobby, or a direct message with me. To "
             "use it here, ask ben."
         }
-        await world.after(form.submit({"where": lobby.id}))
-        assert len(world.slack.messages("lobby")) == 1
-        assert world.slack.messages("studio") == []
+        await quiet.after(form.submit({"where": lobby.id}))
+        assert len(quiet.slack.messages("lobby")) == 1
+        assert quiet.slack.messages("studio") == []
 
 
-async def test_a_form_says_what_is_left_when_that_is_little(quiet_world: World) -> None:
-    world = quiet_world
+async def test_a_form_says_what_is_left_when_that_is_little(quiet: World) -> None:
     settings = {"MAX_PER_USER_PER_DAY": "10", "MAX_PER_MONTH": "20"}
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id, **settings):  # type: ignore[arg-type]
-        await make(world, world.ana, 7)
-        assert "left" not in str((await world.open_form(world.ana)).view.body)
-        await make(world, world.ana)
-        form = await world.open_form(world.ana)
+    async with quiet.running_bot(ADMIN_USERS=quiet.ben.user.id, **settings):  # type: ignore[arg-type]
+        await make(quiet, quiet.ana, 7)
+        assert "left" not in str((await quiet.open_form(quiet.ana)).view.body)
+        await make(quiet, quiet.ana)
+        form = await quiet.open_form(quiet.ana)
         assert form.view.body["blocks"][0]["elements"][0]["text"] == (
             f"2 of your 10 requests are left {UNTIL_TOMORROW}."
         )
         await form.choose("background", "background_url")
         assert f"2 of your 10 requests are left {UNTIL_TOMORROW}." in str(form.view.body)
         await form.close()
-        await make(world, world.ana, 1)
-        await make(world, world.ben, 7)
-        form = await world.open_form(world.ana, command="/replica")
+        await make(quiet, quiet.ana, 1)
+        await make(quiet, quiet.ben, 7)
+        form = await quiet.open_form(quiet.ana, command="/replica")
         assert form.view.body["blocks"][0]["elements"][0]["text"] == (
             f"1 of your 10 requests is left {UNTIL_TOMORROW}.\n"
             f"4 of your workspace's 20 requests are left {UNTIL_APRIL}."
         )
-        await world.after(form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]}))
-        assert "limit of 10 requests a day" in await told(world, world.ana)
+        await quiet.after(form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]}))
+        assert "limit of 10 requests a day" in await told(quiet, quiet.ana)
 
 
 PER_DAY, PER_USER = "MAX_PER_DAY", "MAX_PER_USER_PER_DAY"
@@ -364,40 +357,37 @@ async def limits_form(world: World, admin: Person) -> Modal:
 
 
 @on_both_engines
-async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    ana, ben, cleo = world.ana, world.ben, Person(world.slack, "cleo")
+async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(quiet: World) -> None:
+    ana, ben, cleo = quiet.ana, quiet.ben, Person(quiet.slack, "cleo")
     admins = f"{ana.user.id},{cleo.user.id}"
-    async with world.running_bot(ADMIN_USERS=admins, MAX_PER_USER_PER_DAY="10"):
-        await opened(world, cleo)
-        await world.request_video(ben)
-        assert "Requests per person per day: *10*\n" in words(await opened(world, ana))
+    async with quiet.running_bot(ADMIN_USERS=admins, MAX_PER_USER_PER_DAY="10"):
+        await opened(quiet, cleo)
+        await quiet.request_video(ben)
+        assert "Requests per person per day: *10*\n" in words(await opened(quiet, ana))
 
-        form = await limits_form(world, ana)
+        form = await limits_form(quiet, ana)
         assert form.values[f"{PER_USER}.0"] == "10"
         await form.submit({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
         assert not form.is_open, form.errors
-        await world.advance(seconds=10)
+        await quiet.advance(seconds=10)
         for admin in (ana, cleo):
             shown = words(admin.home)
             assert f"Requests per person per day: *1*, changed by <@{ana.user.id}>" in shown
             assert f"<@{ana.user.id}> lowered requests per person per day from 10 to 1" in shown
         answer = await ben.command("/video")
         assert "your limit of 1 request a day" in answer.body
-        request = await world.open_form(cleo)
+        request = await quiet.open_form(cleo)
         await request.submit(ONE_VIDEO)
         assert not request.is_open, "admins are on every list"
 
         # An empty number is the one of the settings, and an empty list is everyone.
-        form = await limits_form(world, cleo)
-        await world.after(form.submit({PER_USER: None, "VIDEO_USERS": []}), seconds=10)
+        form = await limits_form(quiet, cleo)
+        await quiet.after(form.submit({PER_USER: None, "VIDEO_USERS": []}), seconds=10)
         shown = words(ana.home)
         assert "Requests per person per day: *10*\n" in shown
         assert "Who can create videos: everyone\n" in shown
         assert f"<@{cleo.user.id}> raised requests per person per day from 1 to 10" in shown
-        await world.request_video(ben)
+        await quiet.request_video(ben)
 
 
 @bot_with(ADMIN_USERS="{ana}")
@@ -422,25 +412,24 @@ async def test_a_user_group_is_chosen_by_its_name(world: World) -> None:
     assert f"Who can create videos: <!subteam^{group}>," in words(ana.home)
 
 
-async def test_nobody_but_an_admin_changes_a_limit(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
-        assert "Limits" not in words(await opened(world, world.ben))
-        form = await limits_form(world, world.ana)
-        await world.ben.open_home()
+async def test_nobody_but_an_admin_changes_a_limit(quiet: World) -> None:
+    async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
+        assert "Limits" not in words(await opened(quiet, quiet.ben))
+        form = await limits_form(quiet, quiet.ana)
+        await quiet.ben.open_home()
     # What an admin had open is of no use to somebody who is none any more.
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        stale = world.ana.tab
+    async with quiet.running_bot(ADMIN_USERS=quiet.ben.user.id):
+        stale = quiet.ana.tab
         await form.submit({PER_DAY: "1"})
         assert form.is_open
         assert "Only admins can change limits" in str(form.errors)
         await form.close()
-        await world.after(stale.click("Change limits"))
-        assert "Only admins can change limits" in str(world.ana.form.view.body)
-        await world.ana.form.close()
-        assert f"{PER_DAY}: *1*" not in words(await opened(world, world.ben))
-        await world.request_video(world.ben)
-        await world.request_video(world.ben)
+        await quiet.after(stale.click("Change limits"))
+        assert "Only admins can change limits" in str(quiet.ana.form.view.body)
+        await quiet.ana.form.close()
+        assert f"{PER_DAY}: *1*" not in words(await opened(quiet, quiet.ben))
+        await quiet.request_video(quiet.ben)
+        await quiet.request_video(quiet.ben)
 
 
 @on_both_engines
@@ -483,27 +472,26 @@ async def test_all_mistakes_in_the_limits_are_shown_at_once(world: World) -> Non
     assert not form.is_open
 
 
-async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: World) -> None:
-    world = quiet_world
-    ana, ben = world.ana, world.ben
-    async with world.running_bot(ADMIN_USERS=ana.user.id):
-        home = await opened(world, ana)
+async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet: World) -> None:
+    ana, ben = quiet.ana, quiet.ben
+    async with quiet.running_bot(ADMIN_USERS=ana.user.id):
+        home = await opened(quiet, ana)
         assert "*Usage this month*\nNothing yet." in words(home)
         for _ in range(2):
-            await world.request_video(ben, {"script": "word " * 300})
-        await world.after(world.request_replica(ana), seconds=10)
+            await quiet.request_video(ben, {"script": "word " * 300})
+        await quiet.after(quiet.request_replica(ana), seconds=10)
         shown = words(ana.home)
         total = "2 videos, about 4 min spoken, 1 training"
         assert f"*Usage this month*\n{total}.\n<@{ben.user.id}>: 2 videos, about 4 min" in shown
         assert f"\n<@{ana.user.id}>: 1 training" in shown
 
-    await world.advance(days=31)  # no bot has work meanwhile, so this takes no time
-    async with world.running_bot(ADMIN_USERS=ana.user.id):
-        await world.after(opened(world, ana), seconds=10)
+    await quiet.advance(days=31)  # no bot has work meanwhile, so this takes no time
+    async with quiet.running_bot(ADMIN_USERS=ana.user.id):
+        await quiet.after(opened(quiet, ana), seconds=10)
         assert "Nothing yet." in words(ana.tab)
         await ana.tab.click("View usage")
         assert "*Nothing yet*" in words(ana.form)
-        before = month_start(world.clock.now()) - timedelta(days=1)
+        before = month_start(quiet.clock.now()) - timedelta(days=1)
         await ana.form.choose("month", before.strftime("%B %Y"))
         assert f"*{total}*" in words(ana.form)
         assert f"<@{ben.user.id}>: 2 videos, about 4 min spoken" in words(ana.form)
@@ -517,42 +505,41 @@ async def spent(world: World, moment: datetime) -> MonthSpending:
 
 
 @on_both_engines
-async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(quiet_world: World) -> None:
-    world = quiet_world
-    begun = world.clock.now()
-    ana, ben = world.ana.user.id, world.ben.user.id
-    async with world.running_bot():
-        await world.request_video(world.ana, {"script": f"{MINUTE} {MINUTE}"})
-        await world.after(world.request_replica(world.ben), minutes=5)
+async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(quiet: World) -> None:
+    begun = quiet.clock.now()
+    ana, ben = quiet.ana.user.id, quiet.ben.user.id
+    async with quiet.running_bot():
+        await quiet.request_video(quiet.ana, {"script": f"{MINUTE} {MINUTE}"})
+        await quiet.after(quiet.request_replica(quiet.ben), minutes=5)
         # One that the service refuses costs nothing; one without an answer may have.
-        world.service.faults.next("create_video", CannedResponse(400, {"error": "no"}))
-        await world.after(world.request_video(world.ana, {"script": "Refused."}), minutes=5)
-        world.service.callback_plan = CallbackPlan(times=0)
-        world.service.faults.next("create_video", Reset(done=True))
-        asking = await world.after(world.request_video(world.ana, {"script": MINUTE}), minutes=16)
-        await world.after(world.ana.click(world.question(asking), "Create again"), minutes=5)
+        quiet.service.faults.next("create_video", CannedResponse(400, {"error": "no"}))
+        await quiet.after(quiet.request_video(quiet.ana, {"script": "Refused."}), minutes=5)
+        quiet.service.callback_plan = CallbackPlan(times=0)
+        quiet.service.faults.next("create_video", Reset(done=True))
+        asking = await quiet.after(quiet.request_video(quiet.ana, {"script": MINUTE}), minutes=16)
+        await quiet.after(quiet.ana.click(quiet.question(asking), "Create again"), minutes=5)
         expected = [
             PersonSpending(ana, 3, 0, timedelta(minutes=4)),
             PersonSpending(ben, 0, 1, timedelta(0)),
         ]
-        sums = await spent(world, begun)
+        sums = await spent(quiet, begun)
         assert sums.people == expected
         assert sums.total == PersonSpending("", 3, 1, timedelta(minutes=4))
         assert sums.since == begun.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
         later = begun + timedelta(days=31)
-        assert (await spent(world, later)).people == []
-    await world.advance(days=31)
-    async with world.running_bot():
-        await world.after(world.request_video(world.ben, {"script": MINUTE}), minutes=5)
+        assert (await spent(quiet, later)).people == []
+    await quiet.advance(days=31)
+    async with quiet.running_bot():
+        await quiet.after(quiet.request_video(quiet.ben, {"script": MINUTE}), minutes=5)
         next_month = [PersonSpending(ben, 1, 0, timedelta(minutes=1))]
-        assert (await spent(world, later)).people == next_month
+        assert (await spent(quiet, later)).people == next_month
 
-    await world.advance(days=400)
+    await quiet.advance(days=400)
     for _ in range(2):  # nothing is counted twice
-        async with world.running_bot():
-            await world.settle()
-            assert world.query("SELECT id FROM jobs") == []
-            assert world.query("SELECT id FROM attempts") == []
-            assert (await spent(world, begun)).people == expected
-            assert (await spent(world, later)).people == next_month
+        async with quiet.running_bot():
+            await quiet.settle()
+            assert quiet.query("SELECT id FROM jobs") == []
+            assert quiet.query("SELECT id FROM attempts") == []
+            assert (await spent(quiet, begun)).people == expected
+            assert (await spent(quiet, later)).people == next_month

@@ -208,53 +208,46 @@ async def test_a_form_that_was_opened_before_the_last_one_is_refused_exactly(wor
         ("20000", ""),
     ],
 )
-async def test_a_form_says_that_it_will_need_approval(
-    quiet_world: World, above: str, said: str
-) -> None:
-    world = quiet_world
-    ben = world.ben.user.id
-    async with world.running_bot(APPROVERS=ben, APPROVAL_ABOVE=above):
-        form = await world.open_form(world.ana)
+async def test_a_form_says_that_it_will_need_approval(quiet: World, above: str, said: str) -> None:
+    ben = quiet.ben.user.id
+    async with quiet.running_bot(APPROVERS=ben, APPROVAL_ABOVE=above):
+        form = await quiet.open_form(quiet.ana)
         body = str(form.view.body)
         assert (top(form) == said.format(ben=ben)) if said else "approve" not in body
-        form = await world.open_form(world.ana, command="/replica")
+        form = await quiet.open_form(quiet.ana, command="/replica")
         assert top(form) == f"This needs approval by <@{ben}>."
-        form = await world.open_form(world.ben, command="/replica")
+        form = await quiet.open_form(quiet.ben, command="/replica")
         assert top(form).startswith("You're the only approver")
 
 
-async def test_approvers_see_the_month_so_far_the_price_and_the_script_once(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    settings = {"APPROVERS": world.ben.user.id, "MAX_PER_MONTH": "40"}
-    world.slack.add_channel("approvals")
-    settings["APPROVAL_CHANNEL"] = world.slack.channel("approvals").id
-    async with world.running_bot(PRICE_PER_MINUTE="0.40", **settings):  # type: ignore[arg-type]
+async def test_approvers_see_the_month_so_far_the_price_and_the_script_once(quiet: World) -> None:
+    settings = {"APPROVERS": quiet.ben.user.id, "MAX_PER_MONTH": "40"}
+    quiet.slack.add_channel("approvals")
+    settings["APPROVAL_CHANNEL"] = quiet.slack.channel("approvals").id
+    async with quiet.running_bot(PRICE_PER_MINUTE="0.40", **settings):  # type: ignore[arg-type]
         for script in (MINUTE, f"{MINUTE} {MINUTE}"):
-            await world.request_video(world.ana, {"script": script})
-        [_, asked] = requests(world)
+            await quiet.request_video(quiet.ana, {"script": script})
+        [_, asked] = requests(quiet)
         assert "This month so far: 2 of 40 requests." in asked.text
         assert "Cost: about $0.80" in asked.text
         assert str(asked.blocks).count("word") == 300
-        await world.after(world.ben.click(asked, "Approve"))
-        assert "so far" not in world.now(asked).text
+        await quiet.after(quiet.ben.click(asked, "Approve"))
+        assert "so far" not in quiet.now(asked).text
 
 
-async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet_world: World) -> None:
-    world = quiet_world
+async def test_with_a_price_the_form_and_home_say_what_it_comes_to(quiet: World) -> None:
     price = {"PRICE_PER_MINUTE": "1.5", "PRICE_CURRENCY": "CHF"}
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id, **price):  # type: ignore[arg-type]
+    async with quiet.running_bot(ADMIN_USERS=quiet.ben.user.id, **price):  # type: ignore[arg-type]
         for script in (MINUTE, "こんにちは。" * 50):
-            form = await world.open_form(world.ana, script)
+            form = await quiet.open_form(quiet.ana, script)
             assert "about 60 seconds to speak (about CHF 1.50)" in str(form.view.body)
             await form.close()
-        form = await world.open_form(world.ana)
+        form = await quiet.open_form(quiet.ana)
         assert "150 words take about a minute (about CHF 1.50)." in str(form.view.body)
         await form.submit({"replica_id": REPLICA, "script": f"{MINUTE} {MINUTE}"})
-        await world.advance(minutes=5)
-        await world.after(world.ben.open_home())
-        home = str(world.ben.home.view.body) if world.ben.home else ""
+        await quiet.advance(minutes=5)
+        await quiet.after(quiet.ben.open_home())
+        home = str(quiet.ben.home.view.body) if quiet.ben.home else ""
         assert "*Usage this month*\\n1 video, about 2 min spoken, about CHF 3.00." in home
 
 
@@ -317,16 +310,13 @@ async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press
     assert WITH_A_DIRECT_FORM[DROPBOX] in str(made.body)
 
 
-async def test_the_bot_is_invited_by_the_name_that_it_has_in_the_workspace(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    bot = replace(world.slack.bot, name="studio-bot")
-    world.slack.bot = world.slack.users[bot.id] = bot
-    async with world.running_bot():
-        form = await world.open_form_and_remove_bot(world.ana)
-        await world.after(form.submit(VALUES), minutes=15)
-        assert "/invite @studio-bot" in str([each.text for each in world.posts()])
-        form = await world.open_form(world.ana, channel="vault")
+async def test_the_bot_is_invited_by_the_name_that_it_has_in_the_workspace(quiet: World) -> None:
+    bot = replace(quiet.slack.bot, name="studio-bot")
+    quiet.slack.bot = quiet.slack.users[bot.id] = bot
+    async with quiet.running_bot():
+        form = await quiet.open_form_and_remove_bot(quiet.ana)
+        await quiet.after(form.submit(VALUES), minutes=15)
+        assert "/invite @studio-bot" in str([each.text for each in quiet.posts()])
+        form = await quiet.open_form(quiet.ana, channel="vault")
         await form.submit(VALUES)
         assert "/invite @studio-bot" in form.errors["where"]

@@ -445,17 +445,16 @@ async def test_the_owner_is_told_once_a_day_what_was_made(world: World) -> None:
 
 
 @on_both_engines
-async def test_a_process_that_dies_leaves_one_notice(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await says(world, world.ana, f"add {REPLICA}")
-        await world.after(world.request_video(world.ben, {"script": SCRIPT}), hours=1)
-    async with world.running_bot():
-        world.slack.faults.next("chat.postMessage", Reset())
-        await world.advance(hours=25)
-    async with world.running_bot():
-        await world.advance(hours=1)
-        assert len(made(world, "ana")) == 1
+async def test_a_process_that_dies_leaves_one_notice(quiet: World) -> None:
+    async with quiet.running_bot():
+        await says(quiet, quiet.ana, f"add {REPLICA}")
+        await quiet.after(quiet.request_video(quiet.ben, {"script": SCRIPT}), hours=1)
+    async with quiet.running_bot():
+        quiet.slack.faults.next("chat.postMessage", Reset())
+        await quiet.advance(hours=25)
+    async with quiet.running_bot():
+        await quiet.advance(hours=1)
+        assert len(made(quiet, "ana")) == 1
 
 
 @on_both_engines
@@ -627,16 +626,15 @@ async def test_admins_decide_where_a_new_owner_cannot_be_reached(world: World) -
     assert "Ready" in world.now(card).text
 
 
-async def test_a_notice_about_a_damaged_video_speaks_of_no_training(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await says(world, world.ana, f"add {REPLICA}")
-        await world.after(world.request_video(world.ben, {"script": SCRIPT}), hours=1)
-    query(world.address, "UPDATE jobs SET params = '{'")
+async def test_a_notice_about_a_damaged_video_speaks_of_no_training(quiet: World) -> None:
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await says(quiet, quiet.ana, f"add {REPLICA}")
+        await quiet.after(quiet.request_video(quiet.ben, {"script": SCRIPT}), hours=1)
+    query(quiet.address, "UPDATE jobs SET params = '{'")
     for _ in range(3):
-        async with world.running_bot(RETENTION_DAYS="1"):
-            await world.advance(hours=25)
-    assert not [each.text for each in told(world, "ana") if "training a replica" in each.text]
+        async with quiet.running_bot(RETENTION_DAYS="1"):
+            await quiet.advance(hours=25)
+    assert not [each.text for each in told(quiet, "ana") if "training a replica" in each.text]
 
 
 @on_both_engines

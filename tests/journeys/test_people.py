@@ -76,39 +76,33 @@ async def test_a_button_pressed_by_a_person_of_another_organisation_does_nothing
     assert "Did this video get made?" in world.now(card).text
 
 
-async def test_people_of_other_workspaces_of_the_same_organisation_are_served(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.slack.enterprise = "E0OURS"
-    world.slack.add_user("fay", team="T0SIBLING", enterprise="E0OURS", channels=["studio"])
-    fay = Person(world.slack, "fay")
-    async with world.running_bot():
-        card = await world.request_video(fay)
-        asked = await unconfirmed(world, fay)
-        await world.after(fay.click(world.question(asked), "Cancel request"))
-    assert "Requested by fay" in world.now(card).text
-    assert "ancelled" in world.now(asked).text
+async def test_people_of_other_workspaces_of_the_same_organisation_are_served(quiet: World) -> None:
+    quiet.slack.enterprise = "E0OURS"
+    quiet.slack.add_user("fay", team="T0SIBLING", enterprise="E0OURS", channels=["studio"])
+    fay = Person(quiet.slack, "fay")
+    async with quiet.running_bot():
+        card = await quiet.request_video(fay)
+        asked = await unconfirmed(quiet, fay)
+        await quiet.after(fay.click(quiet.question(asked), "Cancel request"))
+    assert "Requested by fay" in quiet.now(card).text
+    assert "ancelled" in quiet.now(asked).text
 
 
-async def test_on_enterprise_grid_people_of_other_organisations_are_refused(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.slack.enterprise = "E0OURS"
-    sam = stranger(world, enterprise="E0THEIRS")
-    async with world.running_bot():
+async def test_on_enterprise_grid_people_of_other_organisations_are_refused(quiet: World) -> None:
+    quiet.slack.enterprise = "E0OURS"
+    sam = stranger(quiet, enterprise="E0THEIRS")
+    async with quiet.running_bot():
         answer = await sam.command("/video")
-        form = await world.open_form(world.ana)
+        form = await quiet.open_form(quiet.ana)
         await submit_as(form, sam)
-        card = await unconfirmed(world)
-        await sam.click(world.question(card), "Create again")
-        await world.after(sam.click(world.question(card), "Cancel request"))
+        card = await unconfirmed(quiet)
+        await sam.click(quiet.question(card), "Create again")
+        await quiet.after(sam.click(quiet.question(card), "Cancel request"))
     assert ONLY_HERE in answer.shown.text
     assert ONLY_HERE in " ".join(form.errors.values())
-    assert all(ONLY_HERE in text for text in world.ephemerals(sam))
-    assert "Did this video get made?" in world.now(card).text
-    assert world.created_count() == 0
+    assert all(ONLY_HERE in text for text in quiet.ephemerals(sam))
+    assert "Did this video get made?" in quiet.now(card).text
+    assert quiet.created_count() == 0
 
 
 async def test_a_payload_of_another_app_is_refused(
@@ -128,42 +122,39 @@ async def test_a_payload_of_another_app_is_refused(
 
 
 async def test_until_the_team_is_known_everything_is_refused_with_please_try_again(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.slack.faults.always("auth.test", CannedResponse(503))
-    async with world.running_bot():
-        answer = await world.ana.command("/video")
+    quiet.slack.faults.always("auth.test", CannedResponse(503))
+    async with quiet.running_bot():
+        answer = await quiet.ana.command("/video")
         assert STARTING in answer.shown.text
-        assert world.ana.modal is None
-        world.slack.faults.clear()
-        await world.after(world.request_video(world.ana))
-    assert world.created_count() == 1
+        assert quiet.ana.modal is None
+        quiet.slack.faults.clear()
+        await quiet.after(quiet.request_video(quiet.ana))
+    assert quiet.created_count() == 1
 
 
-async def test_once_it_was_learned_the_start_does_not_depend_on_slack(quiet_world: World) -> None:
-    world = quiet_world
-    sam = stranger(world)
-    async with world.running_bot():
-        await world.settle()
-    world.slack.faults.always("auth.test", Reset(done=False))
-    async with world.running_bot():
-        await world.request_video(world.ana)
-        answer = await world.after(sam.command("/video"))
-    assert world.created_count() == 1
+async def test_once_it_was_learned_the_start_does_not_depend_on_slack(quiet: World) -> None:
+    sam = stranger(quiet)
+    async with quiet.running_bot():
+        await quiet.settle()
+    quiet.slack.faults.always("auth.test", Reset(done=False))
+    async with quiet.running_bot():
+        await quiet.request_video(quiet.ana)
+        answer = await quiet.after(sam.command("/video"))
+    assert quiet.created_count() == 1
     assert ONLY_HERE in answer.shown.text
 
 
 async def test_a_token_of_another_workspace_serves_nobody_and_is_logged(
-    quiet_world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    quiet: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.settle()
+    async with quiet.running_bot():
+        await quiet.settle()
     monkeypatch.setattr("sandbox.web_api.TEAM", ELSEWHERE)
-    async with world.running_bot():
-        await world.settle()
-        answer = await world.ana.command("/video")
+    async with quiet.running_bot():
+        await quiet.settle()
+        answer = await quiet.ana.command("/video")
     assert "another workspace" in answer.shown.text
     assert "another workspace" in caplog.text
 
@@ -205,22 +196,21 @@ async def test_a_guest_cannot_create_again(world: World) -> None:
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_a_guest_who_is_listed_may_ask_for_what_the_list_is_about(quiet_world: World) -> None:
-    world = quiet_world
-    gus = guest(world)
-    async with world.running_bot(VIDEO_USERS=f"{gus.user.id},{world.ana.user.id}"):
-        card = await unconfirmed(world, gus)
-        await gus.click(world.question(card), "Create again")
-        await world.after(world.request_video(world.ana))
-        assert world.created_count() == 2
+async def test_a_guest_who_is_listed_may_ask_for_what_the_list_is_about(quiet: World) -> None:
+    gus = guest(quiet)
+    async with quiet.running_bot(VIDEO_USERS=f"{gus.user.id},{quiet.ana.user.id}"):
+        card = await unconfirmed(quiet, gus)
+        await gus.click(quiet.question(card), "Create again")
+        await quiet.after(quiet.request_video(quiet.ana))
+        assert quiet.created_count() == 2
         await gus.command("/replica")
         assert gus.modal is None
-        assert "Guests" in private_texts(world, gus)
-        before = private_texts(world, gus).count("Guests")
-        await world.after(gus.command("/replica", f"add {REPLICA}"))
-        assert private_texts(world, gus).count("Guests") == before + 1
-    async with world.running_bot(TRAINING_USERS=gus.user.id):
-        await world.request_replica(gus)
+        assert "Guests" in private_texts(quiet, gus)
+        before = private_texts(quiet, gus).count("Guests")
+        await quiet.after(gus.command("/replica", f"add {REPLICA}"))
+        assert private_texts(quiet, gus).count("Guests") == before + 1
+    async with quiet.running_bot(TRAINING_USERS=gus.user.id):
+        await quiet.request_replica(gus)
         await gus.command("/video")
         assert gus.modal is None
 
@@ -238,13 +228,12 @@ async def test_if_slack_does_not_say_who_somebody_is_nothing_is_created_and_the_
     assert world.created_count() == 1
 
 
-async def test_without_users_read_guests_are_treated_as_members(quiet_world: World) -> None:
-    world = quiet_world
-    world.slack.scopes.discard("users:read")
-    gus = guest(world)
-    async with world.running_bot():
-        await world.after(world.request_video(gus))
-    assert world.created_count() == 1
+async def test_without_users_read_guests_are_treated_as_members(quiet: World) -> None:
+    quiet.slack.scopes.discard("users:read")
+    gus = guest(quiet)
+    async with quiet.running_bot():
+        await quiet.after(quiet.request_video(gus))
+    assert quiet.created_count() == 1
 
 
 async def test_what_was_said_of_a_person_counts_while_slack_does_not_answer(world: World) -> None:
@@ -289,9 +278,9 @@ async def unconfirmed(world: World, person: Person | None = None) -> Message:
 
 
 @pytest.fixture(autouse=True)
-async def _faults_are_cleared(quiet_world: World) -> AsyncIterator[None]:
+async def _faults_are_cleared(quiet: World) -> AsyncIterator[None]:
     yield
-    quiet_world.slack.faults.clear()
+    quiet.slack.faults.clear()
 
 
 def promote(world: World, person: Person, role: Literal["admin", "owner"] = "admin") -> None:
@@ -329,8 +318,8 @@ async def test_where_admins_are_named_the_workspaces_own_are_nobody(world: World
     assert "Limits" in words(await opened(world, world.ana))
 
 
-async def test_only_full_members_of_the_workspace_are_its_admins(quiet_world: World) -> None:
-    slack = quiet_world.slack
+async def test_only_full_members_of_the_workspace_are_its_admins(quiet: World) -> None:
+    slack = quiet.slack
     slack.enterprise = "E0ORG"
     people = {
         "pam": slack.add_user("pam", team="T0OTHER", enterprise="E0ORG", channels=["studio"]),
@@ -339,10 +328,10 @@ async def test_only_full_members_of_the_workspace_are_its_admins(quiet_world: Wo
     }
     for user in people.values():
         slack.users[user.id] = replace(user, role="admin")
-    async with quiet_world.running_bot():
+    async with quiet.running_bot():
         for name in people:
             person = Person(slack, name)
-            await quiet_world.after(person.open_home())
+            await quiet.after(person.open_home())
             assert person.home is None or "Limits" not in words(person.home), name
 
 
@@ -428,11 +417,10 @@ async def test_in_another_channel_others_see_nothing_of_a_video_without_an_id(wo
     assert NAME not in shown
 
 
-async def test_in_another_channel_an_admin_sees_links_and_names(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        number, video_id = await _video(world)
-        shown = await _status(world, world.ben, number, channel="lobby")
+async def test_in_another_channel_an_admin_sees_links_and_names(quiet: World) -> None:
+    async with quiet.running_bot(ADMIN_USERS=quiet.ben.user.id):
+        number, video_id = await _video(quiet)
+        shown = await _status(quiet, quiet.ben, number, channel="lobby")
 
     assert f"/watch/{video_id}" in shown
     assert NAME in shown
@@ -486,33 +474,32 @@ async def test_a_video_made_elsewhere_is_shown_to_admins_alone_without_its_scrip
 
 @on_both_engines
 async def test_what_was_made_in_private_and_is_deleted_here_is_shown_to_nobody_but_admins(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    settings: dict[str, Any] = {"ADMIN_USERS": world.ben.user.id, "RETENTION_DAYS": "1"}
-    den = world.slack.add_channel("den", kind="private")
-    async with world.running_bot(**settings):
-        await world.request_video(world.ana, {"video_name": NAME, "script": SCRIPT}, channel="den")
-        await world.advance(minutes=5)
-        await world.request_replica(world.ana, {"replica_name": NAME}, channel="den")
-        await world.advance(hours=5)
-    den.members.discard(world.slack.user("cleo").id)
-    await world.advance(days=40)
-    async with world.running_bot(**settings):
-        await world.settle()
-        assert world.query("SELECT id FROM jobs") == []
-        [video_id], replica_id = world.service.videos, world.last_replica_id()
+    settings: dict[str, Any] = {"ADMIN_USERS": quiet.ben.user.id, "RETENTION_DAYS": "1"}
+    den = quiet.slack.add_channel("den", kind="private")
+    async with quiet.running_bot(**settings):
+        await quiet.request_video(quiet.ana, {"video_name": NAME, "script": SCRIPT}, channel="den")
+        await quiet.advance(minutes=5)
+        await quiet.request_replica(quiet.ana, {"replica_name": NAME}, channel="den")
+        await quiet.advance(hours=5)
+    den.members.discard(quiet.slack.user("cleo").id)
+    await quiet.advance(days=40)
+    async with quiet.running_bot(**settings):
+        await quiet.settle()
+        assert quiet.query("SELECT id FROM jobs") == []
+        [video_id], replica_id = quiet.service.videos, quiet.last_replica_id()
 
-        cleo = Person(world.slack, "cleo")
-        shown = await _status(world, cleo, video_id)
+        cleo = Person(quiet.slack, "cleo")
+        shown = await _status(quiet, cleo, video_id)
         assert "http" not in shown
         # Everybody can pick the replica, whose name is in the menu.
-        shown = await _status(world, cleo, replica_id, command="/replica")
+        shown = await _status(quiet, cleo, replica_id, command="/replica")
         assert "Video service status: completed" in shown
         assert "http" not in shown
 
-        assert f"/watch/{video_id}" in await _status(world, world.ben, video_id)
-        shown = await _status(world, world.ben, replica_id, command="/replica")
+        assert f"/watch/{video_id}" in await _status(quiet, quiet.ben, video_id)
+        shown = await _status(quiet, quiet.ben, replica_id, command="/replica")
         assert f"/files/{replica_id}.mp4" in shown
 
 
@@ -539,17 +526,16 @@ async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_
 
 @on_both_engines
 async def test_others_are_not_sent_to_a_direct_conversation_for_the_rest_of_a_status(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        number, _ = await _video(world)
-    world.query("UPDATE jobs SET channel = 'D0ANA' WHERE id = :id", id=number)
+    async with quiet.running_bot():
+        number, _ = await _video(quiet)
+    quiet.query("UPDATE jobs SET channel = 'D0ANA' WHERE id = :id", id=number)
 
-    async with world.running_bot():
-        shown = await _status(world, world.ben, number)
+    async with quiet.running_bot():
+        shown = await _status(quiet, quiet.ben, number)
 
-    assert f"Only <@{world.ana.user.id}> or an admin can see the rest." in shown
+    assert f"Only <@{quiet.ana.user.id}> or an admin can see the rest." in shown
 
 
 async def failed_reply(world: World) -> Message:

@@ -96,31 +96,30 @@ async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(wor
     assert lobby.values["replica_id"] is None
 
 
-async def test_the_picker_offers_the_same_after_a_restart(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        assert not await offered_ids(await world.open_form(world.ana)), (
+async def test_the_picker_offers_the_same_after_a_restart(quiet: World) -> None:
+    async with quiet.running_bot():
+        assert not await offered_ids(await quiet.open_form(quiet.ana)), (
             "it has been looked up before"
         )
-        world.service.add_replica("r-1", "Anna", status="training")
-        await _adds(world, "r-1", "r-2 Bob", "r-3 Cleo", "r-4 Dora", "r-5 Elif")
+        quiet.service.add_replica("r-1", "Anna", status="training")
+        await _adds(quiet, "r-1", "r-2 Bob", "r-3 Cleo", "r-4 Dora", "r-5 Elif")
         for channel, replica_id in (("studio", "r-2"), ("studio", "r-4"), ("lobby", "r-5")):
-            await world.after(world.ana.command("/replica", f"default {replica_id}", channel))
-        await _sends_off(world, world.ben, "r-1")
-        await world.settle()
-        world.service.fail("r-1", "Too dark.")
-        world.service.delete("r-3")
-        del world.service.replicas["r-5"]
-        await world.advance(minutes=11)
+            await quiet.after(quiet.ana.command("/replica", f"default {replica_id}", channel))
+        await _sends_off(quiet, quiet.ben, "r-1")
+        await quiet.settle()
+        quiet.service.fail("r-1", "Too dark.")
+        quiet.service.delete("r-3")
+        del quiet.service.replicas["r-5"]
+        await quiet.advance(minutes=11)
         for gone in ("r-1", "r-3", "r-5"):
-            form = await _sends_off(world, world.ana, gone)
+            form = await _sends_off(quiet, quiet.ana, gone)
             assert form.errors
-        await _adds(world, "r-5 Elif again")
+        await _adds(quiet, "r-5 Elif again")
 
-        before = await _offered(world)
+        before = await _offered(quiet)
 
-    async with world.running_bot():
-        assert await _offered(world) == before
+    async with quiet.running_bot():
+        assert await _offered(quiet) == before
     assert before == {
         "studio": [
             "Dora",
@@ -169,13 +168,12 @@ async def test_odd_names_and_ids_from_the_service_do_not_break_the_picker(world:
 
 @on_both_engines
 async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_replicas(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await _adds(world, "r-1 Anna")
+    async with quiet.running_bot():
+        await _adds(quiet, "r-1 Anna")
     digits = " UNION ALL ".join(f"SELECT '{number:02}' AS two" for number in range(100))
-    world.query(
+    quiet.query(
         f"""
         WITH digits AS ({digits}), numbers AS (
             SELECT a.two || b.two AS number FROM digits AS a CROSS JOIN digits AS b
@@ -186,10 +184,10 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
         FROM numbers
         """  # noqa: S608 - digits
     )
-    asked_before = len(world.service.requests)
+    asked_before = len(quiet.service.requests)
     loop = asyncio.get_running_loop()
-    async with world.running_bot():
-        form = await world.open_form(world.ben)
+    async with quiet.running_bot():
+        form = await quiet.open_form(quiet.ben)
         for query, count in (("", 99), ("person 99", 99), ("r09999", 1), ("nobody at all", 0)):
             began = loop.time()
             offered = await offered_ids(form, query)
@@ -197,7 +195,7 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
             assert len(offered) == count
         assert (await offered_ids(form))[0] == "r-1"
 
-    assert len(world.service.requests) == asked_before
+    assert len(quiet.service.requests) == asked_before
 
 
 @pytest.mark.parametrize(
@@ -212,19 +210,18 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
     ],
 )
 async def test_a_service_that_is_slow_or_down_does_not_block_a_form(
-    quiet_world: World, fault: Fault
+    quiet: World, fault: Fault
 ) -> None:
-    world = quiet_world
-    world.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=1))
-    world.service.faults.next("read_replica", fault)
-    async with world.running_bot():
-        form = await _sends_off(world, world.ana, REPLICA)
+    quiet.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=1))
+    quiet.service.faults.next("read_replica", fault)
+    async with quiet.running_bot():
+        form = await _sends_off(quiet, quiet.ana, REPLICA)
         assert not form.is_open, form.errors
-        await world.advance(minutes=5)
+        await quiet.advance(minutes=5)
 
-    assert len(world.requests_for("read_replica")) > 0
-    assert world.created_count() == 1
-    assert len(world.posts()) == 2
+    assert len(quiet.requests_for("read_replica")) > 0
+    assert quiet.created_count() == 1
+    assert len(quiet.posts()) == 2
 
 
 @pytest.mark.parametrize("leaves_a_trace", [True, False])
@@ -255,38 +252,32 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     assert world.created_count() == 1
 
 
-async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.service.add_replica("r-9", "Nine lives")
-    async with world.running_bot(MAX_OPEN_PER_USER="1"):
-        await world.request_video(world.ana)
-    async with world.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
-        form = await _sends_off(world, world.ana, "r-9")
+async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(quiet: World) -> None:
+    quiet.service.add_replica("r-9", "Nine lives")
+    async with quiet.running_bot(MAX_OPEN_PER_USER="1"):
+        await quiet.request_video(quiet.ana)
+    async with quiet.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
+        form = await _sends_off(quiet, quiet.ana, "r-9")
         assert "reached your limit" in form.errors["replica_id"]
 
         assert await _texts(form, "nine l") == []
 
-        await world.advance(minutes=11)
+        await quiet.advance(minutes=11)
         await form.send()
-        await world.settle()
-        assert await _texts(await world.open_form(world.ben), "nine l") == ["Nine lives"]
+        await quiet.settle()
+        assert await _texts(await quiet.open_form(quiet.ben), "nine l") == ["Nine lives"]
 
 
-async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=3))
+async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(quiet: World) -> None:
+    quiet.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=3))
     loop = asyncio.get_running_loop()
-    async with world.running_bot():
-        world.service.key_revoked = True
-        await _sends_off(world, world.ben, REPLICA)
-        await world.advance(minutes=2)
+    async with quiet.running_bot():
+        quiet.service.key_revoked = True
+        await _sends_off(quiet, quiet.ben, REPLICA)
+        await quiet.advance(minutes=2)
         for operation in ("read_replica", "read_video"):
-            world.service.faults.always(operation, Hang())
-        form = await world.open_form(world.ana, "Hello.")
+            quiet.service.faults.always(operation, Hang())
+        form = await quiet.open_form(quiet.ana, "Hello.")
 
         began = loop.time()
         await form.submit({"replica_id": "r-unknown"})
@@ -294,40 +285,39 @@ async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(
         assert loop.time() - began < 5.9, "two looks would take six seconds"
         assert form.errors.keys() == {"replica_id"}
         assert "I've lost access to the video service" in form.errors["replica_id"]
-        world.service.faults.clear()
+        quiet.service.faults.clear()
 
 
-async def test_the_form_offers_the_replicas_that_the_service_lists(quiet_world: World) -> None:
-    world = quiet_world
+async def test_the_form_offers_the_replicas_that_the_service_lists(quiet: World) -> None:
     for number in range(45):
-        world.service.add_replica(f"r-stock-{number:02}", f"Stock {number:02}")
-    async with world.running_bot(VIDEO_API_LISTS="yes"):
-        await world.settle()
-        await world.request_video(world.ana)
-        form = await world.open_form(world.ana)
+        quiet.service.add_replica(f"r-stock-{number:02}", f"Stock {number:02}")
+    async with quiet.running_bot(VIDEO_API_LISTS="yes"):
+        await quiet.settle()
+        await quiet.request_video(quiet.ana)
+        form = await quiet.open_form(quiet.ana)
         offered = await offered_ids(form)
         assert offered[0] == REPLICA, "what was used comes first"
         assert offered[1:3] == ["r-stock-00", "r-stock-01"]
         assert len(offered) == 46
         assert await offered_ids(form, "stock 3") == [f"r-stock-3{n}" for n in range(10)]
-        pages = len(world.requests_for("list_replicas"))
+        pages = len(quiet.requests_for("list_replicas"))
         assert pages == 3
 
-        world.service.add_replica("r-new", "New", status="training")
-        world.service.delete("r-stock-00")
-        world.service.delete(REPLICA)
-        await world.advance(minutes=10)
+        quiet.service.add_replica("r-new", "New", status="training")
+        quiet.service.delete("r-stock-00")
+        quiet.service.delete(REPLICA)
+        await quiet.advance(minutes=10)
         offered = await offered_ids(form)
         assert {"r-new", "r-stock-00", REPLICA} <= {*offered}, "it may be back in the next list"
         [option] = await form.suggest("replica_id", "r-new")
         assert "training" in str(option["text"])
 
-        await a_day_later(world)
+        await a_day_later(quiet)
         offered = await offered_ids(form)
         assert "r-stock-00" not in offered
         assert REPLICA in offered, "a person has used it: only a read shows whether it is gone"
-        await world.ana.command("/replica", "list", "studio")
-        assert "1970" not in world.ephemerals(world.ana)[-1]
+        await quiet.ana.command("/replica", "list", "studio")
+        assert "1970" not in quiet.ephemerals(quiet.ana)[-1]
 
 
 @bot_with(VIDEO_API_LISTS="yes")
@@ -369,10 +359,9 @@ async def a_day_later(world: World) -> None:
 
 @on_both_engines
 async def test_a_name_that_no_database_can_store_keeps_no_replica_from_the_form(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.service.add_replica("r-odd", "a\x00b\ud800")
-    async with world.running_bot(VIDEO_API_LISTS="yes"):
-        await world.settle()
-        assert {REPLICA, "r-odd"} == {*await offered_ids(await world.open_form(world.ana))}
+    quiet.service.add_replica("r-odd", "a\x00b\ud800")
+    async with quiet.running_bot(VIDEO_API_LISTS="yes"):
+        await quiet.settle()
+        assert {REPLICA, "r-odd"} == {*await offered_ids(await quiet.open_form(quiet.ana))}

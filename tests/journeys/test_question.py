@@ -229,11 +229,10 @@ async def test_a_question_that_was_settled_while_its_answer_was_lost_is_edited(
 
 @on_both_engines
 async def test_a_question_whose_process_ended_in_its_post_is_found_and_not_doubled(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
-    world.service.callback_plan = CallbackPlan(times=0)
+    quiet.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    quiet.service.callback_plan = CallbackPlan(times=0)
     posted, never = asyncio.Event(), asyncio.Event()
 
     async def hold_back(when: str, method: str, arguments: Json) -> None:
@@ -241,17 +240,17 @@ async def test_a_question_whose_process_ended_in_its_post_is_found_and_not_doubl
             posted.set()
             await never.wait()
 
-    async with world.running_bot(callbacks=False):
-        world.service.faults.next("create_video", Reset())
-        world.slack.on_request = hold_back
-        form = await world.open_form(world.ana)
+    async with quiet.running_bot(callbacks=False):
+        quiet.service.faults.next("create_video", Reset())
+        quiet.slack.on_request = hold_back
+        form = await quiet.open_form(quiet.ana)
         await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
         await posted.wait()
-    world.slack.on_request = None
-    async with world.running_bot(callbacks=False):
-        await world.advance(minutes=5)
-        question = world.question(card_of(world))
-        await world.after(world.ana.click(question, "Cancel request"))
+    quiet.slack.on_request = None
+    async with quiet.running_bot(callbacks=False):
+        await quiet.advance(minutes=5)
+        question = quiet.question(card_of(quiet))
+        await quiet.after(quiet.ana.click(question, "Cancel request"))
 
-    assert world.questions(card_of(world)) == [world.now(question)]
-    assert "cancelled the request" in world.now(question).text
+    assert quiet.questions(card_of(quiet)) == [quiet.now(question)]
+    assert "cancelled the request" in quiet.now(question).text

@@ -29,9 +29,9 @@ pytestmark = on_both_engines
 
 
 @pytest.fixture(autouse=True)
-def _no_holds(quiet_world: World) -> None:
+def _no_holds(quiet: World) -> None:
     """Hold no create back after one that failed: here, many fail."""
-    quiet_world.pauses = {**quiet_world.pauses, "first_hold": timedelta(0)}
+    quiet.pauses = {**quiet.pauses, "first_hold": timedelta(0)}
 
 
 async def lose(

@@ -25,11 +25,11 @@ HOURLY = Timings(jitter=0, hours=replace(Timings().hours, first_interval=HOUR, m
 
 
 @pytest.fixture
-async def world(quiet_world: World) -> AsyncIterator[World]:
+async def world(quiet: World) -> AsyncIterator[World]:
     """A world whose bot reads a replica only once an hour, unless a callback wakes it."""
-    quiet_world.timings = HOURLY
-    async with quiet_world.running_bot():
-        yield quiet_world
+    quiet.timings = HOURLY
+    async with quiet.running_bot():
+        yield quiet
 
 
 def _text(world: World, card: Message) -> str:
@@ -68,20 +68,19 @@ async def test_a_callback_brings_the_one_reply_of_a_training_at_once(
 
 @pytest.mark.parametrize("word", ["completed", "ready"])
 async def test_without_a_public_address_polls_some_minutes_apart_do_all(
-    quiet_world: World, word: str
+    quiet: World, word: str
 ) -> None:
-    world = quiet_world
-    world.service.next_replica(Scenario(final_status=word))
-    async with world.running_bot(callbacks=False):
-        card = await world.after(world.request_replica(world.ana, {"replica_name": "Kim"}), hours=4)
+    quiet.service.next_replica(Scenario(final_status=word))
+    async with quiet.running_bot(callbacks=False):
+        card = await quiet.after(quiet.request_replica(quiet.ana, {"replica_name": "Kim"}), hours=4)
 
-    [create] = world.requests_for("create_replica")
+    [create] = quiet.requests_for("create_replica")
     assert create.body == {"train_video_url": FOOTAGE, "replica_name": "Kim"}
-    assert not world.service.callbacks
-    [reply] = world.replies(card)
+    assert not quiet.service.callbacks
+    [reply] = quiet.replies(card)
     assert "is ready" in reply.text
     gaps = [
-        later.at - earlier.at for earlier, later in pairwise(world.requests_for("read_replica"))
+        later.at - earlier.at for earlier, later in pairwise(quiet.requests_for("read_replica"))
     ]
     assert min(gaps) >= timedelta(minutes=2)
     assert max(gaps) <= timedelta(minutes=10)
@@ -208,36 +207,32 @@ async def test_the_deadlines_of_a_video_begin_when_its_replica_is_trained(world:
 
 @pytest.mark.parametrize("callbacks", [True, False])
 async def test_a_video_fails_when_the_training_of_its_replica_fails(
-    quiet_world: World, *, callbacks: bool
+    quiet: World, *, callbacks: bool
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=callbacks):
+    async with quiet.running_bot(callbacks=callbacks):
         scenario = Scenario(end="error", reason=TrainingFailure.NOISE)
-        training, video = await _asks_one_in_training(world, scenario)
-        assert "Waiting for its replica" in _text(world, video)
-        await world.advance(hours=3)
+        training, video = await _asks_one_in_training(quiet, scenario)
+        assert "Waiting for its replica" in _text(quiet, video)
+        await quiet.advance(hours=3)
 
-    assert TrainingFailure.NOISE.value in world.replies(training)[0].text
-    [reply] = world.replies(video)
+    assert TrainingFailure.NOISE.value in quiet.replies(training)[0].text
+    [reply] = quiet.replies(video)
     assert "couldn't be created" in reply.text
     assert "The replica of this video could not be trained" in reply.text
-    assert len(world.posts()) == 4
+    assert len(quiet.posts()) == 4
 
 
-async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
+async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(quiet: World) -> None:
     schedule = replace(HOURLY.hours, overdue_after=12 * HOUR, give_up_after=24 * HOUR)
-    world.timings = replace(HOURLY, hours=schedule)
-    world.service.add_replica("r-elsewhere", "Else", status="training")
-    async with world.running_bot():
-        video = await world.request_video(world.ana, {"replica_id": "r-elsewhere"})
-        await world.advance(hours=23)
-        assert "Waiting for its replica" in _text(world, video)
-        await world.advance(hours=2)
+    quiet.timings = replace(HOURLY, hours=schedule)
+    quiet.service.add_replica("r-elsewhere", "Else", status="training")
+    async with quiet.running_bot():
+        video = await quiet.request_video(quiet.ana, {"replica_id": "r-elsewhere"})
+        await quiet.advance(hours=23)
+        assert "Waiting for its replica" in _text(quiet, video)
+        await quiet.advance(hours=2)
 
-    [reply] = world.replies(video)
+    [reply] = quiet.replies(video)
     assert "didn't finish" in reply.text
 
 
@@ -555,23 +550,22 @@ async def test_a_link_that_expires_while_the_warning_is_read_is_refused(world: W
     assert not world.requests_for("create_replica")
 
 
-async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet: World) -> None:
+    async with quiet.running_bot(ADMIN_USERS=quiet.ben.user.id):
         typed = {"consent_video_url": CONSENT, "replica_name": "Kim"}
-        card = await world.request_replica(world.ana, typed)
-        world.service.fail(world.last_replica_id(), "Too dark.")
-        await world.settle()
-        [reply] = world.replies(card)
-        await world.ben.click(reply, "Edit and retry")
+        card = await quiet.request_replica(quiet.ana, typed)
+        quiet.service.fail(quiet.last_replica_id(), "Too dark.")
+        await quiet.settle()
+        [reply] = quiet.replies(card)
+        await quiet.ben.click(reply, "Edit and retry")
 
-    form = world.ben.form
-    studio = world.slack.channel("studio").id
+    form = quiet.ben.form
+    studio = quiet.slack.channel("studio").id
     assert form.values == {
         "train_video_url": None,
         "consent_video_url": None,
         "replica_name": "Kim",
-        "owner": world.ana.user.id,
+        "owner": quiet.ana.user.id,
         "agreed": [],
         "where": studio,
     }

@@ -234,18 +234,17 @@ async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(worl
 
 
 @pytest.mark.parametrize("button", ["job_create_again", "job_give_up"])
-async def test_a_click_counts_once_in_the_next_process_too(quiet_world: World, button: str) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await asks_what_to_do(world)
-        body = click(world, world.question(card), button)
-        await asyncio.gather(*(deliver(world.slack, body) for _ in range(3)))
-        await world.settle()
-        await world.advance(seconds=5)
-    creates = len(world.requests_for("create_video"))
+async def test_a_click_counts_once_in_the_next_process_too(quiet: World, button: str) -> None:
+    async with quiet.running_bot(callbacks=False):
+        card = await asks_what_to_do(quiet)
+        body = click(quiet, quiet.question(card), button)
+        await asyncio.gather(*(deliver(quiet.slack, body) for _ in range(3)))
+        await quiet.settle()
+        await quiet.advance(seconds=5)
+    creates = len(quiet.requests_for("create_video"))
     assert creates == (2 if button == "job_create_again" else 1)
-    async with world.running_bot(callbacks=False):
-        await world.after(replay(world, body), minutes=4)
-        await replay(world, body)
-    assert len(world.requests_for("create_video")) == creates
-    assert len([m for m in world.replies(card) if m.is_from_bot]) == 1
+    async with quiet.running_bot(callbacks=False):
+        await quiet.after(replay(quiet, body), minutes=4)
+        await replay(quiet, body)
+    assert len(quiet.requests_for("create_video")) == creates
+    assert len([m for m in quiet.replies(card) if m.is_from_bot]) == 1

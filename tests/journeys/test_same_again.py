@@ -1,7 +1,6 @@
 """The same again: what was asked for within a day is offered before it is paid for twice."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
@@ -18,16 +17,10 @@ LABEL = "Create another"
 
 
 @pytest.fixture
-async def quiet(quiet_world: World) -> World:
+async def quiet(quiet: World) -> World:
     """A world in which a request is compared with those of a day, as it is by default."""
-    quiet_world.pauses = {**quiet_world.pauses, "same_within": Timings().same_within}
-    return quiet_world
-
-
-@pytest.fixture
-async def world(quiet: World) -> AsyncIterator[World]:
-    async with quiet.running_bot():
-        yield quiet
+    quiet.pauses = {**quiet.pauses, "same_within": Timings().same_within}
+    return quiet
 
 
 async def submit(world: World, person: Person, channel: str = "studio", **changes: object) -> Modal:
@@ -132,32 +125,31 @@ async def test_of_two_copies_that_are_asked_for_the_same_at_once_one_makes_it(
 
 
 async def test_nobody_is_shown_what_they_may_not_see(quiet: World) -> None:
-    world = quiet
     for name in ("root", "carl"):
-        world.slack.add_user(name)
-    root, carl = Person(world.slack, "root"), Person(world.slack, "carl")
-    world.slack.change_channel("vault", with_bot=True)
-    for channel in world.slack.channels.values():
+        quiet.slack.add_user(name)
+    root, carl = Person(quiet.slack, "root"), Person(quiet.slack, "carl")
+    quiet.slack.change_channel("vault", with_bot=True)
+    for channel in quiet.slack.channels.values():
         channel.members |= {root.user.id, carl.user.id}
-    async with world.running_bot(ADMIN_USERS=root.user.id):
-        await world.after(submit(world, world.ben, "vault"), minutes=5)
+    async with quiet.running_bot(ADMIN_USERS=root.user.id):
+        await quiet.after(submit(quiet, quiet.ben, "vault"), minutes=5)
 
         # In another channel nothing says that it exists, wherever it is to be posted.
-        assert not (await submit(world, world.ana, where="vault")).is_open
-        assert not (await submit(world, carl)).is_open
-        assert world.created_count() == 3
+        assert not (await submit(quiet, quiet.ana, where="vault")).is_open
+        assert not (await submit(quiet, carl)).is_open
+        assert quiet.created_count() == 3
 
         # The requester, an admin, and people where it was posted are told: of a finished one first.
-        bens = f"<@{world.ben.user.id}> made it "
+        bens = f"<@{quiet.ben.user.id}> made it "
         for person, place, who in (
             (root, "attic", bens),
-            (world.ben, "attic", "You made it "),
+            (quiet.ben, "attic", "You made it "),
             (carl, "vault", bens),
         ):
-            form = await submit(world, person, place)
+            form = await submit(quiet, person, place)
             assert who in offer(form)
             await form.close()
-        assert world.created_count() == 3
+        assert quiet.created_count() == 3
 
 
 async def test_only_the_same_is_offered_and_only_for_a_day(world: World) -> None:
@@ -177,10 +169,9 @@ async def test_only_the_same_is_offered_and_only_for_a_day(world: World) -> None
 
 
 async def test_an_erased_script_leaves_nothing_to_compare_with(quiet: World) -> None:
-    world = quiet
-    world.timings = Timings(jitter=0)
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await world.after(submit(world, world.ben), days=3)
-        assert world.query("SELECT fingerprint, erased FROM jobs") == [
+    quiet.timings = Timings(jitter=0)
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await quiet.after(submit(quiet, quiet.ben), days=3)
+        assert quiet.query("SELECT fingerprint, erased FROM jobs") == [
             {"fingerprint": None, "erased": 1}
         ]

@@ -172,18 +172,15 @@ async def test_a_file_is_still_used_when_its_form_is_drawn_again(world: World) -
     assert scripts(world) == [LONG, LONG]
 
 
-async def test_without_the_scope_or_the_setting_there_is_no_field_for_a_file(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        form = await world.open_form(world.ana)
+async def test_without_the_scope_or_the_setting_there_is_no_field_for_a_file(quiet: World) -> None:
+    async with quiet.running_bot():
+        form = await quiet.open_form(quiet.ana)
         with pytest.raises(ClientRefusal):
             form._field("script_file")
-    world.slack.scopes.discard("files:read")
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.settle()
-        form = await world.open_form(world.ana)
+    quiet.slack.scopes.discard("files:read")
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await quiet.settle()
+        form = await quiet.open_form(quiet.ana)
         with pytest.raises(ClientRefusal):
             form._field("script_file")
 

@@ -168,27 +168,25 @@ async def test_a_file_that_a_person_deleted_is_not_shared_again(world: World) ->
 @on_both_engines
 @pytest.mark.parametrize("step", [GET_URL, FILE_CONTENT, COMPLETE, "files.info"])
 async def test_a_bot_that_ends_in_the_middle_of_an_upload_shares_one_file(
-    step: str, quiet_world: World
+    step: str, quiet: World
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.settle()
-        await asks(world)
-        world.slack.faults.next(COMPLETE, *[Reset(done=True)] * (step == "files.info"))
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await quiet.settle()
+        await asks(quiet)
+        quiet.slack.faults.next(COMPLETE, *[Reset(done=True)] * (step == "files.info"))
         for each in (GET_URL, FILE_CONTENT, COMPLETE, "files.info"):
             if each == step:
-                world.slack.faults.next(step, Reset(done=True))
-        await world.advance(minutes=2)
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.advance(minutes=10)
-    one_file(world)
+                quiet.slack.faults.next(step, Reset(done=True))
+        await quiet.advance(minutes=2)
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await quiet.advance(minutes=10)
+    one_file(quiet)
 
 
 async def test_a_bot_that_is_cut_off_while_it_shares_a_file_shares_no_second_one(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    quiet.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     sharing, never = asyncio.Event(), asyncio.Event()
 
     async def hold_back(when: str, method: str, _: object) -> None:
@@ -196,19 +194,19 @@ async def test_a_bot_that_is_cut_off_while_it_shares_a_file_shares_no_second_one
             sharing.set()
             await never.wait()
 
-    async with world.running_bot(callbacks=False, MAX_SCRIPT="20000"):
-        await world.settle()
-        await asks(world)
-        world.slack.on_request = hold_back
-        [video_id] = world.service.videos
-        world.service.finish(video_id)
-        world.clock.set(world.clock.now() + timedelta(minutes=5))
+    async with quiet.running_bot(callbacks=False, MAX_SCRIPT="20000"):
+        await quiet.settle()
+        await asks(quiet)
+        quiet.slack.on_request = hold_back
+        [video_id] = quiet.service.videos
+        quiet.service.finish(video_id)
+        quiet.clock.set(quiet.clock.now() + timedelta(minutes=5))
         await sharing.wait()
-    world.slack.on_request = None
-    async with world.running_bot(callbacks=False, MAX_SCRIPT="20000"):
-        await world.advance(minutes=10)
-    one_file(world)
-    assert len(world.calls(GET_URL)) == 1
+    quiet.slack.on_request = None
+    async with quiet.running_bot(callbacks=False, MAX_SCRIPT="20000"):
+        await quiet.advance(minutes=10)
+    one_file(quiet)
+    assert len(quiet.calls(GET_URL)) == 1
 
 
 async def test_the_content_goes_to_no_host_but_slacks(world: World) -> None:
@@ -224,18 +222,17 @@ async def test_the_content_goes_to_no_host_but_slacks(world: World) -> None:
 
 @pytest.mark.parametrize("missing", ["files:write", "files:read"])
 async def test_without_the_scopes_the_reply_says_where_the_transcript_is(
-    missing: str, quiet_world: World
+    missing: str, quiet: World
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.settle()
-        await asks(world)
-    world.slack.scopes.discard(missing)
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.advance(minutes=10)
-    _, reply = world.posts()
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await quiet.settle()
+        await asks(quiet)
+    quiet.slack.scopes.discard(missing)
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await quiet.advance(minutes=10)
+    _, reply = quiet.posts()
     assert "The rest is under *Details*" in reply.text
-    assert not world.calls(GET_URL)
+    assert not quiet.calls(GET_URL)
 
 
 @pytest.mark.parametrize(
@@ -325,29 +322,28 @@ async def test_a_trained_replica_is_previewed_in_its_thread(world: World) -> Non
 
 
 async def test_no_video_is_fetched_without_hosts_or_the_scope_or_for_a_failure(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.settle()
-        await makes_a_video(world)
-        only_the_link(world)
-    async with world.running_bot(MEDIA_HOSTS=HERE):
-        await world.settle()
-        world.service.next_video(Scenario(end="error", reason="No."))
-        await makes_a_video(world)
-    world.slack.scopes.discard("files:write")
-    async with world.running_bot(MEDIA_HOSTS=HERE):
-        await world.settle()
-        await makes_a_video(world)
-    assert not shared(world)
-    assert not world.service.downloads.paths
+    async with quiet.running_bot():
+        await quiet.settle()
+        await makes_a_video(quiet)
+        only_the_link(quiet)
+    async with quiet.running_bot(MEDIA_HOSTS=HERE):
+        await quiet.settle()
+        quiet.service.next_video(Scenario(end="error", reason="No."))
+        await makes_a_video(quiet)
+    quiet.slack.scopes.discard("files:write")
+    async with quiet.running_bot(MEDIA_HOSTS=HERE):
+        await quiet.settle()
+        await makes_a_video(quiet)
+    assert not shared(quiet)
+    assert not quiet.service.downloads.paths
 
 
 async def test_no_reply_waits_for_a_video_and_at_most_four_are_fetched_at_a_time(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world, replied = quiet_world, asyncio.Event()
+    world, replied = quiet, asyncio.Event()
     world.timings = replace(world.timings, stop_timeout=timedelta(0))
     world.service.faults.always(DOWNLOAD, Hang())
 
@@ -427,9 +423,9 @@ async def test_a_video_whose_host_stays_down_is_given_up_after_half_an_hour(
 
 
 async def test_nothing_is_left_on_the_disk_and_a_full_one_leaves_the_link(
-    quiet_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quiet: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, seen = quiet_world, list[list[Path]]()
+    world, seen = quiet, list[list[Path]]()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
 

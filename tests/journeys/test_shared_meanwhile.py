@@ -18,10 +18,10 @@ SLOW = Pace(timedelta(0), timedelta(minutes=30), timedelta(hours=5))
 
 
 @pytest.fixture
-def world(quiet_world: World) -> World:
+def world(quiet: World) -> World:
     """A world in which a video takes half an hour."""
-    quiet_world.service.pace = SLOW
-    return quiet_world
+    quiet.service.pace = SLOW
+    return quiet
 
 
 async def ask(world: World, channel: str = "studio") -> Message:

@@ -16,8 +16,8 @@ SHORT = "Hello, world."
 
 
 @pytest.fixture(autouse=True)
-def _in_memory_as_in_production(quiet_world: World) -> None:
-    quiet_world.pauses = {**quiet_world.pauses, "memory_interval": Timings().memory_interval}
+def _in_memory_as_in_production(quiet: World) -> None:
+    quiet.pauses = {**quiet.pauses, "memory_interval": Timings().memory_interval}
 
 
 LONG = "All that happened this year, in one long film. " * 40

@@ -256,19 +256,16 @@ async def test_all_mistakes_of_the_training_form_are_shown_at_once(world: World)
     assert len(world.service.replicas) == 2
 
 
-async def test_the_training_form_shows_the_consent_statement_for_copying(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
+async def test_the_training_form_shows_the_consent_statement_for_copying(quiet: World) -> None:
     statement = "I, *Anna*, agree that <a replica> of me is trained."
-    async with world.running_bot(CONSENT_STATEMENT=statement):
-        form = await world.open_form(world.ana, command="/replica")
+    async with quiet.running_bot(CONSENT_STATEMENT=statement):
+        form = await quiet.open_form(quiet.ana, command="/replica")
         [block] = [each for each in form.view.body["blocks"] if each["type"] == "rich_text"]
         [copied] = block["elements"]
         assert copied["type"] == "rich_text_preformatted"
         assert [each["text"] for each in copied["elements"]] == [statement]
-        form = await world.open_form(world.ana)
-        await world.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
+        form = await quiet.open_form(quiet.ana)
+        await quiet.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
     with pytest.raises(SettingsError, match="CONSENT_STATEMENT must be a text of at most 2,000"):
         Settings.read({"CONSENT_STATEMENT": "a" * 2001})
 
@@ -370,9 +367,9 @@ async def test_a_link_that_fits_nowhere_else_keeps_its_field_and_says_that_it_is
 
 @pytest.mark.parametrize("rest", ["", "?signature=" + "5" * 2900], ids=["short", "long"])
 async def test_approvers_see_whole_links_in_details_while_a_request_waits_and_nobody_else_does(
-    quiet_world: World, rest: str
+    quiet: World, rest: str
 ) -> None:
-    world, footage, consent = quiet_world, SHARED + rest, f"{SHARED}-consent{rest}"
+    world, footage, consent = quiet, SHARED + rest, f"{SHARED}-consent{rest}"
     world.slack.add_channel("approvals")
     ben, cleo, admin = world.ben, Person(world.slack, "cleo"), world.slack.user("ben").id
     async with world.running_bot(**settings(world), ADMIN_USERS=admin):
@@ -493,16 +490,15 @@ async def test_a_private_channel_without_the_bot_is_refused_before_anything_is_s
 
 @pytest.mark.parametrize("scope", ["groups:read", "channels:read"])
 async def test_where_slack_does_not_let_the_bot_find_out_the_request_goes_on(
-    quiet_world: World, scope: str
+    quiet: World, scope: str
 ) -> None:
-    world = quiet_world
-    world.slack.scopes.discard(scope)
-    async with world.running_bot():
+    quiet.slack.scopes.discard(scope)
+    async with quiet.running_bot():
         channel = {"groups:read": "vault", "channels:read": "studio"}[scope]
-        form = await world.open_form(world.ana, channel=channel)
-        await world.after(form.submit(TYPED))
+        form = await quiet.open_form(quiet.ana, channel=channel)
+        await quiet.after(form.submit(TYPED))
     assert not form.is_open
-    assert world.created_count() == 1
+    assert quiet.created_count() == 1
 
 
 TOLD = {"tell_channel": ["yes"]}

@@ -20,13 +20,13 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-async def unread_world(quiet_world: World) -> AsyncIterator[World]:
+async def unread_world(quiet: World) -> AsyncIterator[World]:
     """A world whose bot reads a video only once an hour, unless a callback wakes it."""
     usual = Timings(jitter=0)
     schedule = replace(usual.minutes, first_interval=HOUR, max_interval=HOUR)
-    quiet_world.timings = replace(usual, minutes=schedule)
-    async with quiet_world.running_bot():
-        yield quiet_world
+    quiet.timings = replace(usual, minutes=schedule)
+    async with quiet.running_bot():
+        yield quiet
 
 
 def _the_video(world: World) -> str:
@@ -170,40 +170,36 @@ async def test_a_refused_key_is_reported_in_the_thread_and_logged_once(
 
 
 @on_both_engines
-async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        world.service.out_of_credit = True
-        await world.request_video(world.ana)
-        forms = [await world.open_form(person, "Hello.") for person in (world.ana, world.ben)]
+async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(quiet: World) -> None:
+    async with quiet.running_bot():
+        quiet.service.out_of_credit = True
+        await quiet.request_video(quiet.ana)
+        forms = [await quiet.open_form(person, "Hello.") for person in (quiet.ana, quiet.ben)]
         await asyncio.gather(*(form.submit({"replica_id": REPLICA}) for form in forms))
-        await world.settle()
+        await quiet.settle()
 
-        jobs = world.query("SELECT attempts FROM jobs")
-        outcomes = [row["outcome"] for row in world.query("SELECT outcome FROM attempts")]
-    calls = len(world.requests_for("create_video"))
+        jobs = quiet.query("SELECT attempts FROM jobs")
+        outcomes = [row["outcome"] for row in quiet.query("SELECT outcome FROM attempts")]
+    calls = len(quiet.requests_for("create_video"))
     assert sum(job["attempts"] for job in jobs) == len(outcomes) == calls < 4
     assert None not in outcomes
 
 
 @on_both_engines
-async def test_a_restarted_bot_goes_on_where_it_was(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.after(world.request_video(world.ana), minutes=1)
-    await world.advance(minutes=10)
-    assert not world.replies(card)
+async def test_a_restarted_bot_goes_on_where_it_was(quiet: World) -> None:
+    async with quiet.running_bot():
+        card = await quiet.after(quiet.request_video(quiet.ana), minutes=1)
+    await quiet.advance(minutes=10)
+    assert not quiet.replies(card)
 
-    async with world.running_bot():
-        await world.advance(minutes=2)
+    async with quiet.running_bot():
+        await quiet.advance(minutes=2)
 
-    [reply] = world.replies(card)
+    [reply] = quiet.replies(card)
     assert "is ready" in reply.text
-    assert "Ready" in world.now(card).text
-    assert world.posts() == [world.now(card), reply]
-    assert world.created_count() == 1
+    assert "Ready" in quiet.now(card).text
+    assert quiet.posts() == [quiet.now(card), reply]
+    assert quiet.created_count() == 1
 
 
 def sent(world: World) -> list[Call]:
@@ -226,29 +222,28 @@ async def readiness(world: World) -> tuple[int, str]:
 
 
 @on_both_engines
-async def test_an_uninstalled_app_sends_nothing_and_keeps_everything(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.ana.open_home()
-        await world.after(world.request_video(world.ana), seconds=10)
-        assert await readiness(world) == (200, "")
-        events.uninstall(world.slack)
-        await world.settle()
-        before = len(sent(world))
-        await world.advance(minutes=30)
-        assert len(sent(world)) == before
-        status, reason = await readiness(world)
+async def test_an_uninstalled_app_sends_nothing_and_keeps_everything(quiet: World) -> None:
+    async with quiet.running_bot():
+        await quiet.ana.open_home()
+        await quiet.after(quiet.request_video(quiet.ana), seconds=10)
+        assert await readiness(quiet) == (200, "")
+        events.uninstall(quiet.slack)
+        await quiet.settle()
+        before = len(sent(quiet))
+        await quiet.advance(minutes=30)
+        assert len(sent(quiet)) == before
+        status, reason = await readiness(quiet)
         assert status == 503, "nothing that it accepts could be answered"
         assert reason.startswith("the app is uninstalled: install it again")
     # A start without a working token sends nothing either.
-    async with world.running_bot():
-        await world.advance(minutes=5)
-        assert len(sent(world)) == before
-    events.reinstall(world.slack)
-    async with world.running_bot():
-        await world.advance(minutes=1)
-        assert await readiness(world) == (200, "")
-        card, reply = world.posts()
+    async with quiet.running_bot():
+        await quiet.advance(minutes=5)
+        assert len(sent(quiet)) == before
+    events.reinstall(quiet.slack)
+    async with quiet.running_bot():
+        await quiet.advance(minutes=1)
+        assert await readiness(quiet) == (200, "")
+        card, reply = quiet.posts()
     assert reply.thread_ts == card.ts
     assert "is ready" in reply.text
 

@@ -50,41 +50,40 @@ def states(path: Path) -> list[str]:
 
 
 async def test_what_was_created_after_a_backup_is_not_created_again_once_it_is_restored(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
-    world = quiet_world
-    world.service.callback_plan = CallbackPlan(times=0)
+    quiet.service.callback_plan = CallbackPlan(times=0)
     backup = tmp_path / "backup.db"
-    async with world.running_bot():
-        await world.after(world.request_video(world.ana, {"script": "Ended before."}), minutes=10)
-        running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
-        world.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
-        card = await world.request_video(world.ana, {"script": "Waits to be created."})
-        done = await bot("backup", str(backup), environ=url(world.database), folder=tmp_path)
+    async with quiet.running_bot():
+        await quiet.after(quiet.request_video(quiet.ana, {"script": "Ended before."}), minutes=10)
+        running = await quiet.request_video(quiet.ana, {"script": "Runs meanwhile."})
+        quiet.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
+        card = await quiet.request_video(quiet.ana, {"script": "Waits to be created."})
+        done = await bot("backup", str(backup), environ=url(quiet.database), folder=tmp_path)
         assert (done.code, done.err) == (0, "")
-        assert states(world.database) == ["succeeded", "running", "queued"]
-        await world.advance(minutes=10)
-        assert states(world.database) == ["succeeded"] * 3
-        forgotten = await world.request_video(world.ben, {"script": "After the backup."})
-    made = len(world.requests_for("create_video"))
-    ids = {video.script: video.video_id for video in world.service.videos.values()}
+        assert states(quiet.database) == ["succeeded", "running", "queued"]
+        await quiet.advance(minutes=10)
+        assert states(quiet.database) == ["succeeded"] * 3
+        forgotten = await quiet.request_video(quiet.ben, {"script": "After the backup."})
+    made = len(quiet.requests_for("create_video"))
+    ids = {video.script: video.video_id for video in quiet.service.videos.values()}
 
-    restore(backup, world.database)
-    async with world.running_bot():
-        await world.settle()
-        await world.advance(hours=2)
-        assert len(world.requests_for("create_video")) == made, "nobody pays twice"
-        assert states(world.database) == ["succeeded", "succeeded", "unconfirmed"]
-        assert "is ready" in world.replies(running)[-1].text
+    restore(backup, quiet.database)
+    async with quiet.running_bot():
+        await quiet.settle()
+        await quiet.advance(hours=2)
+        assert len(quiet.requests_for("create_video")) == made, "nobody pays twice"
+        assert states(quiet.database) == ["succeeded", "succeeded", "unconfirmed"]
+        assert "is ready" in quiet.replies(running)[-1].text
         # Only a person can say what the service has made of it, as after a lost answer.
-        assert "Needs an answer" in world.now(card).text
-        await world.ana.click(world.question(card), "I found it")
-        await world.ana.form.submit({"remote_id": ids["Waits to be created."]})
-        await world.advance(minutes=10)
-        assert states(world.database) == ["succeeded"] * 3
-        assert "Ready" in world.now(card).text
-        assert "Ready" not in world.now(forgotten).text
-        assert len(world.requests_for("create_video")) == made
+        assert "Needs an answer" in quiet.now(card).text
+        await quiet.ana.click(quiet.question(card), "I found it")
+        await quiet.ana.form.submit({"remote_id": ids["Waits to be created."]})
+        await quiet.advance(minutes=10)
+        assert states(quiet.database) == ["succeeded"] * 3
+        assert "Ready" in quiet.now(card).text
+        assert "Ready" not in quiet.now(forgotten).text
+        assert len(quiet.requests_for("create_video")) == made
 
 
 async def test_a_backup_of_a_killed_bot_has_what_was_accepted_last(

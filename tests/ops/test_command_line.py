@@ -112,11 +112,11 @@ async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_pa
 
 
 async def test_serve_says_that_it_works_and_what_is_no_setting(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
     (tmp_path / ".env").write_text("NOTES=s3cr3t\nRETENTION_DAY=s3cr3t\nhttps_proxy=\n")
     (tmp_path / ".env").chmod(0o600)
-    environ = quiet_world.environment(str(free_port())) | {"COMMAND_PREFIX": "acme-"}
+    environ = quiet.environment(str(free_port())) | {"COMMAND_PREFIX": "acme-"}
     environ |= {"MAX_PER_DAYS": "3", "HOME": "/root", "OTHER": "s3cr3t"}
     async with started("serve", environ=environ, folder=tmp_path) as process:
         printed = await process.until("Connected to")
@@ -131,12 +131,12 @@ async def test_serve_says_that_it_works_and_what_is_no_setting(
 
 
 async def test_serve_says_that_it_is_connected_once_slack_opens_a_connection(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
-    quiet_world.socket_mode = True
-    environ = quiet_world.environment(str(free_port()))
+    quiet.socket_mode = True
+    environ = quiet.environment(str(free_port()))
     refused = CannedResponse(body={"ok": False, "error": "invalid_auth"})
-    quiet_world.slack.faults.next("apps.connections.open", refused)
+    quiet.slack.faults.next("apps.connections.open", refused)
     async with started("serve", environ=environ, folder=tmp_path) as process:
         before = await process.until("Socket Mode is connected")
         await process.until("Connected to Sandbox as @replica-videos")
@@ -261,19 +261,18 @@ async def test_migrate_needs_no_other_setting_than_the_database(tmp_path: Path) 
     ],
 )
 async def test_a_command_that_waits_for_another_process_says_so_and_can_be_ended(
-    arguments: tuple[str, ...], number: signal.Signals, code: int, quiet_world: World
+    arguments: tuple[str, ...], number: signal.Signals, code: int, quiet: World
 ) -> None:
-    world = quiet_world
-    lock = FileLock(world.database)
-    folder = world.database.parent
+    lock = FileLock(quiet.database)
+    folder = quiet.database.parent
     try:
-        async with started(*arguments, environ=world.environment("0"), folder=folder) as command:
+        async with started(*arguments, environ=quiet.environment("0"), folder=folder) as command:
             said = await command.until("waiting for another process to close the database")
             assert "at_most_s=10" in said
             async with asyncio.timeout(_AT_ONCE_S):
                 command.process.send_signal(number)
                 assert await command.ended() == code
         assert "Traceback" not in command.printed
-        assert not world.database.exists()
+        assert not quiet.database.exists()
     finally:
         lock.release()

@@ -49,7 +49,7 @@ def built() -> Iterator[tuple[Namespace, Image]]:
 
 @pytest.mark.slow
 async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_within_ten_seconds(
-    built: tuple[Namespace, Image], quiet_world: World
+    built: tuple[Namespace, Image], quiet: World
 ) -> None:
     namespace, image = built
 
@@ -79,7 +79,7 @@ async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_withi
         container.run(namespace, image, "touch", "/app/file")
 
     # It runs with a volume alone, as process 1.
-    environ = quiet_world.environment(str(free_port()))
+    environ = quiet.environment(str(free_port()))
     del environ["DATABASE_URL"], environ["HOST"]
     image.environ |= environ
     serve = container.command_in(image, [*bot, *image.argv("CMD")])
@@ -218,7 +218,7 @@ def test_systemd_accepts_the_unit_and_finds_it_confined(check: str, unit: Path) 
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
-async def test_slacks_command_line_gets_the_manifest_and_starts_the_bot(quiet_world: World) -> None:
+async def test_slacks_command_line_gets_the_manifest_and_starts_the_bot(quiet: World) -> None:
     hooks = json.loads((_ROOT / ".slack/hooks.json").read_text(encoding="utf-8"))
     # Else it would connect by itself, and start a process for each event.
     assert hooks["config"]["sdk-managed-connection-enabled"] is True
@@ -240,14 +240,14 @@ async def test_slacks_command_line_gets_the_manifest_and_starts_the_bot(quiet_wo
 
     # It sets both tokens, and no signing secret:
     # https://github.com/slackapi/slack-cli/blob/main/.github/cli-sdk-specification.md
-    quiet_world.socket_mode = True
-    quiet_world.slack.socket_mode.enabled = True
-    environ = quiet_world.environment(str(free_port()), callbacks=False)
+    quiet.socket_mode = True
+    quiet.slack.socket_mode.enabled = True
+    environ = quiet.environment(str(free_port()), callbacks=False)
     process = await asyncio.create_subprocess_exec(
         *start, cwd=_ROOT, env=environ, stderr=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(_START_S):
-        await quiet_world.slack.socket_mode.reached()
+        await quiet.slack.socket_mode.reached()
     # It is asked to end with SIGINT, and killed five seconds later.
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(5):

@@ -41,42 +41,42 @@ from tests.web.test_health import ready
 from tests.world import World
 
 
-async def test_the_doctor_finds_no_error_where_there_is_none(quiet_world: World) -> None:
-    quiet_world.slack.scopes.update(OPTIONAL_SCOPES)
-    found = await report(quiet_world, SLACK_SIGNING_SECRET="0" * 32)
+async def test_the_doctor_finds_no_error_where_there_is_none(quiet: World) -> None:
+    quiet.slack.scopes.update(OPTIONAL_SCOPES)
+    found = await report(quiet, SLACK_SIGNING_SECRET="0" * 32)
     assert found.not_ok() == []
-    assert not quiet_world.database.exists()
+    assert not quiet.database.exists()
 
 
-async def test_each_line_that_is_not_ok_ends_with_a_remedy(quiet_world: World) -> None:
-    quiet_world.service.down = True
-    quiet_world.slack.scopes.clear()
-    for finding in (await report(quiet_world)).findings:
+async def test_each_line_that_is_not_ok_ends_with_a_remedy(quiet: World) -> None:
+    quiet.service.down = True
+    quiet.slack.scopes.clear()
+    for finding in (await report(quiet)).findings:
         assert (finding.state == "ok") == (finding.remedy == ""), finding
         assert not finding.message.endswith("."), finding
         assert finding.remedy == "" or finding.remedy[0].isupper(), finding
 
 
-async def test_the_doctor_reports_a_token_that_slack_rejects(quiet_world: World) -> None:
-    quiet_world.slack.auth_error = "token_revoked"
-    finding = (await report(quiet_world))["Slack"]
+async def test_the_doctor_reports_a_token_that_slack_rejects(quiet: World) -> None:
+    quiet.slack.auth_error = "token_revoked"
+    finding = (await report(quiet))["Slack"]
     assert not finding.ok
     assert "token_revoked" in finding.message
     assert "Bot User OAuth Token" in finding.remedy
 
 
-async def test_the_doctor_reports_missing_scopes(quiet_world: World) -> None:
-    quiet_world.slack.scopes -= set(REQUIRED_SCOPES)
-    found = (await report(quiet_world)).all("Slack scope")
+async def test_the_doctor_reports_missing_scopes(quiet: World) -> None:
+    quiet.slack.scopes -= set(REQUIRED_SCOPES)
+    found = (await report(quiet)).all("Slack scope")
     missing = [each.message.partition(" is missing: ")[0] for each in found if not each.ok]
     assert sorted(missing) == sorted(REQUIRED_SCOPES)
 
 
 async def test_the_doctor_says_which_optional_scopes_are_missing_and_what_the_settings_lose(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    quiet_world.slack.scopes -= set(OPTIONAL_SCOPES)
-    shown = await report(quiet_world, MAX_SCRIPT="5000", JOIN_PUBLIC_CHANNELS="yes")
+    quiet.slack.scopes -= set(OPTIONAL_SCOPES)
+    shown = await report(quiet, MAX_SCRIPT="5000", JOIN_PUBLIC_CHANNELS="yes")
     # What the settings want and Slack does not allow is more than a choice.
     found = shown.all("Slack scope")
     assert [each.message.partition(" is not granted: ")[0] for each in found] == [
@@ -90,12 +90,12 @@ async def test_the_doctor_says_which_optional_scopes_are_missing_and_what_the_se
     }
 
 
-async def test_the_doctor_says_why_videos_are_not_shown_in_slack(quiet_world: World) -> None:
-    quiet_world.slack.scopes.update(OPTIONAL_SCOPES)
-    assert (await report(quiet_world, MEDIA_HOSTS="cdn.example.com")).all("Slack scope") == []
-    quiet_world.slack.scopes -= {"files:write", "files:read"}
-    assert (await report(quiet_world)).all("Slack scope") == []
-    found = (await report(quiet_world, MEDIA_HOSTS="cdn.example.com")).all("Slack scope")
+async def test_the_doctor_says_why_videos_are_not_shown_in_slack(quiet: World) -> None:
+    quiet.slack.scopes.update(OPTIONAL_SCOPES)
+    assert (await report(quiet, MEDIA_HOSTS="cdn.example.com")).all("Slack scope") == []
+    quiet.slack.scopes -= {"files:write", "files:read"}
+    assert (await report(quiet)).all("Slack scope") == []
+    found = (await report(quiet, MEDIA_HOSTS="cdn.example.com")).all("Slack scope")
     assert [each.message.partition(": no ")[0] for each in found if "write" in each.message] == [
         "files:write is not granted"
     ]
@@ -104,13 +104,13 @@ async def test_the_doctor_says_why_videos_are_not_shown_in_slack(quiet_world: Wo
 
 
 async def test_people_and_channels_are_named_and_those_that_are_not_there_are_errors(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    slack = quiet_world.slack
+    slack = quiet.slack
     ana, ben, cleo = (slack.user(name).id for name in ("ana", "ben", "cleo"))
     studio, vault = slack.channel("studio").id, slack.channel("vault").id
     found = await report(
-        quiet_world,
+        quiet,
         ADMIN_USERS=ana,
         APPROVERS=f"{ben},{cleo}",
         VIDEO_USERS=f"{ben},S0614TZR7",
@@ -125,7 +125,7 @@ async def test_people_and_channels_are_named_and_those_that_are_not_there_are_er
     assert found["VIDEO_USERS"].message.startswith("S0614TZR7 does not exist, or is disabled")
     slack.users[cleo] = replace(slack.user("cleo"), is_deactivated=True)
     found = await report(
-        quiet_world,
+        quiet,
         ADMIN_USERS=slack.bot.id,
         APPROVERS=f"U0TYPO000,{ben},{cleo}",
         ALLOWED_CHANNELS=f"C0TYPO000,{vault}",
@@ -143,10 +143,10 @@ async def test_people_and_channels_are_named_and_those_that_are_not_there_are_er
 
 
 async def test_without_the_scopes_to_look_people_up_nothing_is_said_against_them(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    quiet_world.slack.scopes -= set(OPTIONAL_SCOPES)
-    found = await report(quiet_world, APPROVERS="U0TYPO000,U0OTHER00", VIDEO_USERS="S0614TZR7")
+    quiet.slack.scopes -= set(OPTIONAL_SCOPES)
+    found = await report(quiet, APPROVERS="U0TYPO000,U0OTHER00", VIDEO_USERS="S0614TZR7")
     assert found.all("APPROVERS") == []
     assert "approvers: U0OTHER00, U0TYPO000 (Slack doesn't say who or what that is)" in [
         each.message for each in found.all("people")
@@ -155,7 +155,7 @@ async def test_without_the_scopes_to_look_people_up_nothing_is_said_against_them
     assert "user groups in VIDEO_USERS and TRAINING_USERS do not count" in groups.message
     assert groups.remedy.endswith("Or name people in place of user groups.")
     url = f"http://127.0.0.1:{free_port()}/api/"
-    found = await report(quiet_world, SLACK_API_URL=url, ADMIN_USERS="U0TYPO000")
+    found = await report(quiet, SLACK_API_URL=url, ADMIN_USERS="U0TYPO000")
     assert found["people"].message == "admins: U0TYPO000 (Slack doesn't say who or what that is)"
 
 
@@ -170,11 +170,11 @@ async def posting(world: World, channel: str, **changed: str) -> dict[str, str]:
     }
 
 
-async def test_what_the_bot_does_in_slack_is_tried_and_nothing_is_left(quiet_world: World) -> None:
-    slack = quiet_world.slack
+async def test_what_the_bot_does_in_slack_is_tried_and_nothing_is_left(quiet: World) -> None:
+    slack = quiet.slack
     slack.scopes.update(OPTIONAL_SCOPES)
     slack.share_delay = timedelta(seconds=1)
-    found = await posting(quiet_world, "#studio")
+    found = await posting(quiet, "#studio")
     assert found == dict.fromkeys(
         (
             *("post a message", "edit it", "reply in its thread", "look it up", "upload a file"),
@@ -185,15 +185,13 @@ async def test_what_the_bot_does_in_slack_is_tried_and_nothing_is_left(quiet_wor
     assert [each for channel in slack.channels for each in slack.everything(channel)] == []
     assert not slack.files
     for method in ("chat.postMessage", "chat.update", "files.completeUploadExternal"):
-        assert quiet_world.calls(method)
+        assert quiet.calls(method)
 
 
-async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(
-    quiet_world: World,
-) -> None:
-    slack = quiet_world.slack
+async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(quiet: World) -> None:
+    slack = quiet.slack
     slack.scopes -= {"files:write", "im:write"}
-    found = await posting(quiet_world, slack.channel("lobby").id)
+    found = await posting(quiet, slack.channel("lobby").id)
     assert (
         found["upload a file"]
         == found["open a direct message"]
@@ -204,7 +202,7 @@ async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(
     assert [each for channel in slack.channels for each in slack.everything(channel)] == []
     gone = "warning: the channel does not exist, or is private and without the bot"
     for channel in ("#vault", "#typo"):
-        found = await posting(quiet_world, channel, ADMIN_USERS="")
+        found = await posting(quiet, channel, ADMIN_USERS="")
         assert found == {
             "post a message": gone,
             "write to a person": "ok: not tried: ADMIN_USERS is not set",
@@ -212,20 +210,20 @@ async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(
     slack.faults.always(
         "chat.delete", CannedResponse(200, {"ok": False, "error": "cant_delete_message"})
     )
-    found = await posting(quiet_world, "#studio")
+    found = await posting(quiet, "#studio")
     assert found["delete it all"] == "error: refused: cant_delete_message"
 
 
-async def test_the_doctor_reports_a_service_that_is_not_there(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_service_that_is_not_there(quiet: World) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
-    finding = (await report(quiet_world, VIDEO_API_URL=gone))["video service"]
+    finding = (await report(quiet, VIDEO_API_URL=gone))["video service"]
     assert not finding.ok
     assert "the connection was refused" in finding.message
     assert "VIDEO_API_URL" in finding.remedy
 
 
 async def test_the_doctor_judges_what_the_service_answers(
-    quiet_world: World, subtests: pytest.Subtests
+    quiet: World, subtests: pytest.Subtests
 ) -> None:
     page = "a web page answers in place of the API"
     for answer, state, said in (
@@ -241,8 +239,8 @@ async def test_the_doctor_judges_what_the_service_answers(
         (CannedResponse(404, ""), "ok", "accepts the key"),
     ):
         with subtests.test(answer=answer):
-            quiet_world.service.faults.always("read_video", answer)
-            finding = (await report(quiet_world))["video service"]
+            quiet.service.faults.always("read_video", answer)
+            finding = (await report(quiet))["video service"]
             assert finding.state == state
             assert said in finding.message
 
@@ -309,14 +307,14 @@ async def proxy(status: int) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-async def test_each_fault_of_a_certificate_is_named(quiet_world: World, tmp_path: Path) -> None:
+async def test_each_fault_of_a_certificate_is_named(quiet: World, tmp_path: Path) -> None:
     # In a process, as the certificates that are trusted are read when a library is imported.
     async with (
         tls_server("expired.pem") as expired,
         tls_server("other-name.pem") as other,
         tls_server("self-signed.pem") as unknown,
     ):
-        environ = quiet_world.environment("0") | {
+        environ = quiet.environment("0") | {
             "SSL_CERT_FILE": str(TLS / "ca.pem"),
             "SLACK_API_URL": f"{expired}/api/",
             "VIDEO_API_URL": other,
@@ -351,14 +349,14 @@ async def test_each_fault_of_a_certificate_is_named(quiet_world: World, tmp_path
     ],
 )
 async def test_a_proxy_that_refuses_is_named(
-    status: int | None, said: str, remedy: str, quiet_world: World
+    status: int | None, said: str, remedy: str, quiet: World
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         address = f"http://user:hush-hush@127.0.0.1:{free_port()}"
         if status is not None:
             address = await stack.enter_async_context(proxy(status))
         found = await report(
-            quiet_world,
+            quiet,
             HTTPS_PROXY=address,
             SLACK_API_URL="https://slack.example/",
             VIDEO_API_URL="https://videos.example",
@@ -369,10 +367,10 @@ async def test_a_proxy_that_refuses_is_named(
     assert "hush-hush" not in str(found.findings)
 
 
-async def test_all_checks_together_take_no_longer_than_one_time_out(quiet_world: World) -> None:
+async def test_all_checks_together_take_no_longer_than_one_time_out(quiet: World) -> None:
     loop = asyncio.get_running_loop()
     async with silent_server() as silent:
-        environ = quiet_world.environment(str(free_port())) | {
+        environ = quiet.environment(str(free_port())) | {
             "SLACK_API_URL": f"{silent}/api/",
             "VIDEO_API_URL": silent,
         }
@@ -384,52 +382,52 @@ async def test_all_checks_together_take_no_longer_than_one_time_out(quiet_world:
     assert taken < 9.9  # one after the other they would take 10 s
 
 
-async def test_a_check_that_takes_too_long_is_one_line(quiet_world: World) -> None:
-    quiet_world.slack.faults.always("users.info", Hang())
-    environ = quiet_world.environment(str(free_port()))
+async def test_a_check_that_takes_too_long_is_one_line(quiet: World) -> None:
+    quiet.slack.faults.always("users.info", Hang())
+    environ = quiet.environment(str(free_port()))
     environ["ADMIN_USERS"] = ",".join(f"U{number:03}" for number in range(20))
     found = await report_of(environ, call_timeout=3)
     assert found["people"].message == "the check did not end in time"
     assert found["Slack"].ok
 
 
-async def test_a_check_that_fails_itself_is_one_line_and_hides_no_other(quiet_world: World) -> None:
-    found = await report(quiet_world, DATABASE_URL=f"sqlite:///{'x' * 300}")
+async def test_a_check_that_fails_itself_is_one_line_and_hides_no_other(quiet: World) -> None:
+    found = await report(quiet, DATABASE_URL=f"sqlite:///{'x' * 300}")
     assert found["database"].message == "the check failed: File name too long"
-    quiet_world.slack.faults.next("auth.test", CannedResponse(200, [["not an object"]]))
-    found = await report(quiet_world)
+    quiet.slack.faults.next("auth.test", CannedResponse(200, [["not an object"]]))
+    found = await report(quiet)
     assert not found["Slack"].ok
     assert found["video service"].ok
     assert found["database"].ok
 
 
-async def test_a_clock_that_differs_from_slacks_is_named(quiet_world: World) -> None:
+async def test_a_clock_that_differs_from_slacks_is_named(quiet: World) -> None:
     for ahead_s, state, said in (
         (20, "ok", "within "),
         (-90, "warning", "s ahead of Slack's"),
         (250, "error", "s behind Slack's: from 5 minutes on, all requests"),
     ):
-        quiet_world.slack.clock_ahead = timedelta(seconds=ahead_s)
-        finding = (await report(quiet_world))["clock"]
+        quiet.slack.clock_ahead = timedelta(seconds=ahead_s)
+        finding = (await report(quiet))["clock"]
         assert finding.state == state
         assert said in finding.message
         assert state == "ok" or "NTP" in finding.remedy
-    quiet_world.socket_mode = True
-    quiet_world.slack.clock_ahead = timedelta(hours=1)
-    assert (await report(quiet_world))["clock"].state == "warning", "no request is refused for it"
+    quiet.socket_mode = True
+    quiet.slack.clock_ahead = timedelta(hours=1)
+    assert (await report(quiet))["clock"].state == "warning", "no request is refused for it"
 
 
-async def test_a_port_that_another_program_has_is_named(quiet_world: World) -> None:
+async def test_a_port_that_another_program_has_is_named(quiet: World) -> None:
     async with silent_server() as url:
         port = url.rpartition(":")[2]
-        finding = (await report_of(quiet_world.environment(port), call_timeout=0.5))["port"]
+        finding = (await report_of(quiet.environment(port), call_timeout=0.5))["port"]
     assert finding.state == "error"
     assert finding.message.startswith(f"port {port} is taken")
     assert "set PORT to another port" in finding.remedy
 
 
-async def test_a_setting_that_is_set_twice_is_named(quiet_world: World) -> None:
-    environ = quiet_world.environment("0") | {"MAX_PER_DAY": "5", "COMMAND_PREFIX": ""}
+async def test_a_setting_that_is_set_twice_is_named(quiet: World) -> None:
+    environ = quiet.environment("0") | {"MAX_PER_DAY": "5", "COMMAND_PREFIX": ""}
     in_file = {"COMMAND_PREFIX": "acme-", "PORT": "0", "RETENTION_DAYS": ""}
     assert (await report_of(environ, in_file=in_file))["settings"].state == "ok"
     found = await report_of(environ, in_file=in_file | {"MAX_PER_DAY": "7"})
@@ -470,8 +468,8 @@ async def test_the_variables_of_other_programs_are_no_misspelt_settings() -> Non
     assert set(warned) <= {".env", "everything else"}, "where settings are missing"
 
 
-async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet_world: World) -> None:
-    found = await report(quiet_world, SLACK_BOT_TOKEN="", VIDEO_API_URL="foo", MAX_SCRIPT="many")
+async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet: World) -> None:
+    found = await report(quiet, SLACK_BOT_TOKEN="", VIDEO_API_URL="foo", MAX_SCRIPT="many")
     assert found["SLACK_BOT_TOKEN"].message == "is missing"
     assert "Bot User OAuth Token" in found["SLACK_BOT_TOKEN"].remedy
     assert found["VIDEO_API_URL"].message == "is not a web URL"
@@ -483,34 +481,32 @@ async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet_world: 
     assert found.findings[-1].state == "warning"
 
 
-async def test_a_public_address_whose_host_is_unknown_is_named(quiet_world: World) -> None:
+async def test_a_public_address_whose_host_is_unknown_is_named(quiet: World) -> None:
     url = "https://bot.invalid"
-    finding = (await report(quiet_world, PUBLIC_URL=url))["public address"]
+    finding = (await report(quiet, PUBLIC_URL=url))["public address"]
     assert finding.state == "warning"
     assert "bot.invalid cannot be resolved (DNS)" in finding.message
     assert "Correct the host" in finding.remedy
     # Where calls go out through a proxy alone, this machine need not know the names of others.
     nowhere = f"http://127.0.0.1:{free_port()}"
-    found = await report(quiet_world, PUBLIC_URL=url, HTTPS_PROXY=nowhere)
+    found = await report(quiet, PUBLIC_URL=url, HTTPS_PROXY=nowhere)
     assert found.all("public address") == []
 
 
-async def test_without_a_public_url_it_says_how_the_bot_gets_by(quiet_world: World) -> None:
-    finding = (await report(quiet_world, PUBLIC_URL="", SLACK_APP_TOKEN="xapp-1-a"))[
-        "public address"
-    ]
+async def test_without_a_public_url_it_says_how_the_bot_gets_by(quiet: World) -> None:
+    finding = (await report(quiet, PUBLIC_URL="", SLACK_APP_TOKEN="xapp-1-a"))["public address"]
     assert (finding.state, "the bot polls the service" in finding.message) == ("ok", True)
-    finding = (await report(quiet_world, PUBLIC_URL=""))["public address"]
+    finding = (await report(quiet, PUBLIC_URL=""))["public address"]
     assert finding.state == "warning"
     assert "Set SLACK_APP_TOKEN to use Socket Mode" in finding.remedy
 
 
 async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_last(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
-    environ = quiet_world.environment(str(free_port())) | {
+    environ = quiet.environment(str(free_port())) | {
         "SLACK_SIGNING_SECRET": "0" * 32,
-        "ADMIN_USERS": quiet_world.ben.user.id,
+        "ADMIN_USERS": quiet.ben.user.id,
         "COLUMNS": "80",
         "PYTHONIOENCODING": "utf-8",
     }
@@ -538,10 +534,10 @@ async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_la
 
 
 async def test_the_command_prints_json_of_the_documented_shape(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
-    quiet_world.service.down = True
-    environ = quiet_world.environment("0")
+    quiet.service.down = True
+    environ = quiet.environment("0")
     shown = await bot("doctor", "--json", environ=environ, folder=tmp_path)
     assert shown.code == 1
     found = json.loads(shown.out)
@@ -570,29 +566,29 @@ def ms_ago(**duration: float) -> int:
 
 
 @pytest.fixture
-async def stopped(quiet_world: World) -> World:
+async def stopped(quiet: World) -> World:
     """A world with a request that is not done, and a bot that has ended."""
-    async with quiet_world.running_bot():
-        await quiet_world.request_video(quiet_world.ana)
-    return quiet_world
+    async with quiet.running_bot():
+        await quiet.request_video(quiet.ana)
+    return quiet
 
 
 @on_sqlite_alone
-async def test_a_database_that_is_well_is_described(quiet_world: World) -> None:
-    await migrate(quiet_world.database)
-    found = await report(quiet_world)
+async def test_a_database_that_is_well_is_described(quiet: World) -> None:
+    await migrate(quiet.database)
+    found = await report(quiet)
     assert found["database"].state == "ok"
     assert "up to date; no damage found" in found["database"].message
-    assert str(quiet_world.database) in found["database"].message
+    assert str(quiet.database) in found["database"].message
     assert found["bot"].message == "no bot runs on this database, and nothing waits in it"
     assert " GB free" in found["disk space"].message or " MB free" in found["disk space"].message
 
 
 @on_sqlite_alone
-async def test_a_running_bot_is_named_with_its_process(quiet_world: World) -> None:
-    quiet_world.bot_clock = SystemClock()
-    async with quiet_world.running_bot():
-        found = await report(quiet_world)
+async def test_a_running_bot_is_named_with_its_process(quiet: World) -> None:
+    quiet.bot_clock = SystemClock()
+    async with quiet.running_bot():
+        found = await report(quiet)
     process = f" (process {os.getpid()})" if sys.platform == "linux" else ""
     assert found["bot"].message == f"is running on this database{process}"
 
@@ -610,16 +606,14 @@ async def test_work_that_waits_for_a_bot_is_counted(stopped: World) -> None:
 
 
 @on_sqlite_alone
-async def test_a_large_database_is_not_read(
-    quiet_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await migrate(quiet_world.database)
-    many_jobs(quiet_world.database, 100)
-    page_overwritten(quiet_world.database)
+async def test_a_large_database_is_not_read(quiet: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await migrate(quiet.database)
+    many_jobs(quiet.database, 100)
+    page_overwritten(quiet.database)
     monkeypatch.setattr(doctor, "_SMALL_BYTES", 1000)
-    assert "its pages were not read" in (await report(quiet_world))["database"].message
+    assert "its pages were not read" in (await report(quiet))["database"].message
     monkeypatch.undo()
-    finding = (await report(quiet_world))["database"]
+    finding = (await report(quiet))["database"]
     assert finding.state == "error"
     assert "Put a backup in its place" in finding.remedy
 
@@ -630,10 +624,10 @@ async def test_a_large_database_is_not_read(
     [(10**6, "error", "1 MB free"), (300 * 10**6, "warning", "300 MB free")],
 )
 async def test_a_disk_that_is_nearly_full_is_named(
-    free: int, state: str, said: str, quiet_world: World, monkeypatch: pytest.MonkeyPatch
+    free: int, state: str, said: str, quiet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    finding = (await report(quiet_world))["disk space"]
+    finding = (await report(quiet))["disk space"]
     assert finding.state == state
     assert said in finding.message
     assert "Make room on the disk" in finding.remedy
@@ -688,8 +682,8 @@ def found(url: str) -> dict[str, Finding]:
     return {each.name: each for each in check_database(url, SystemClock())}
 
 
-async def test_a_server_and_the_bots_on_it_are_described(url: str, quiet_world: World) -> None:
-    world, world.postgres_url = quiet_world, url
+async def test_a_server_and_the_bots_on_it_are_described(url: str, quiet: World) -> None:
+    world, world.postgres_url = quiet, url
     world.bot_clock = SystemClock()
     async with world.running_bot():
         lines = await report(world, DATABASE_URL=url)
@@ -747,9 +741,9 @@ def test_a_command_is_not_taken_for_a_bot_also_while_its_connection_ends(url: st
 
 
 async def test_readyz_says_that_the_server_is_away_and_that_it_is_back(
-    url: str, quiet_world: World
+    url: str, quiet: World
 ) -> None:
-    world, world.postgres_url = quiet_world, url
+    world, world.postgres_url = quiet, url
     name = url.partition("?")[0].rpartition("/")[2]
     server = url.replace(f"/{name}?", "/postgres?")
 

@@ -53,24 +53,21 @@ def run_here(database: str, *arguments: str) -> Result:
 
 
 @on_both_engines
-async def test_what_people_asked_for_did_and_used_is_exported_beside_the_bot(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    ana, ben = world.ana.user.id, world.ben.user.id
+async def test_what_people_asked_for_did_and_used_is_exported_beside_the_bot(quiet: World) -> None:
+    ana, ben = quiet.ana.user.id, quiet.ben.user.id
     formula = '=HYPERLINK("https://evil.example")'
-    async with world.running_bot():
+    async with quiet.running_bot():
         named = {"script": "A secret script.", "video_name": formula}
-        first = number_of(await world.request_video(world.ana, named))
-        await world.advance(minutes=5)
-        world.service.next_video(Scenario(end="error", reason="@SUM(1)"))
-        failed = number_of(await world.request_video(world.ben, {"script": "Two words."}, "lobby"))
-        await world.advance(minutes=5)
-        trained = number_of(await world.request_replica(world.ben))
-        day = f"{world.clock.now():%Y-%m-%d}"
+        first = number_of(await quiet.request_video(quiet.ana, named))
+        await quiet.advance(minutes=5)
+        quiet.service.next_video(Scenario(end="error", reason="@SUM(1)"))
+        failed = number_of(await quiet.request_video(quiet.ben, {"script": "Two words."}, "lobby"))
+        await quiet.advance(minutes=5)
+        trained = number_of(await quiet.request_replica(quiet.ben))
+        day = f"{quiet.clock.now():%Y-%m-%d}"
 
-        environ = {"DATABASE_URL": world.database_setting}
-        exported = await bot("export", "requests", environ=environ, folder=world.database.parent)
+        environ = {"DATABASE_URL": quiet.database_setting}
+        exported = await bot("export", "requests", environ=environ, folder=quiet.database.parent)
         assert (exported.code, exported.err) == (0, "")
         assert exported.out.splitlines()[0] == HEADER
         rows = {each["job"]: each for each in csv.DictReader(io.StringIO(exported.out))}
@@ -81,20 +78,20 @@ async def test_what_people_asked_for_did_and_used_is_exported_beside_the_bot(
         assert rows[first]["asked_at"].endswith("Z")
         assert rows[failed]["reason"] == "'@SUM(1)"
         assert rows[failed]["spoken_seconds"] == "1"
-        as_json = await export(world, "requests", "--format", "json", "--job", first)
+        as_json = await export(quiet, "requests", "--format", "json", "--job", first)
         [only_one] = json.loads(as_json.out)
         assert (only_one["job"], only_one["name"], only_one["charged"]) == (first, formula, 1)
         assert "secret script" not in exported.out + as_json.out
 
-        audit = csv.DictReader(io.StringIO((await export(world, "audit")).out))
+        audit = csv.DictReader(io.StringIO((await export(quiet, "audit")).out))
         assert [(each["user"], each["action"], each["job"]) for each in audit] == [
             (ana, "asked", first),
             (ben, "asked", failed),
             (ben, "asked", trained),
         ]
-        of_one = await export(world, "audit", "--format", "json", "--job", failed)
+        of_one = await export(quiet, "audit", "--format", "json", "--job", failed)
         assert [each["job"] for each in json.loads(of_one.out)] == [failed]
-        usage = csv.reader(io.StringIO((await export(world, "usage")).out))
+        usage = csv.reader(io.StringIO((await export(quiet, "usage")).out))
         assert [*usage] == [
             ["month", "user", "kind", "created", "spoken_seconds"],
             *sorted(

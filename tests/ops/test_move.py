@@ -58,46 +58,45 @@ def _sorted(rows: list[tuple[Any, ...]]) -> list[str]:
 
 @on_sqlite_alone
 async def test_everything_goes_on_where_it_was_moved_to_and_nothing_is_made_twice(
-    empty_url: str, quiet_world: World, tmp_path: Path
+    empty_url: str, quiet: World, tmp_path: Path
 ) -> None:
-    world = quiet_world
-    world.service.callback_plan = CallbackPlan(times=0)
-    async with world.running_bot():
-        await world.after(world.request_video(world.ana, {"script": "Ended before."}), minutes=10)
-        running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
-        world.service.faults.next("create_video", _LIMITED)
-        queued = await world.request_video(world.ana, {"script": "Waits to be created."})
-        source = f"sqlite:///{world.database}"
+    quiet.service.callback_plan = CallbackPlan(times=0)
+    async with quiet.running_bot():
+        await quiet.after(quiet.request_video(quiet.ana, {"script": "Ended before."}), minutes=10)
+        running = await quiet.request_video(quiet.ana, {"script": "Runs meanwhile."})
+        quiet.service.faults.next("create_video", _LIMITED)
+        queued = await quiet.request_video(quiet.ana, {"script": "Waits to be created."})
+        source = f"sqlite:///{quiet.database}"
         command = ("move-database", source, empty_url.replace("postgres@", "postgres:secret@"))
         refused = await bot(*command, environ={}, folder=tmp_path)
         assert refused.code == 1
         assert "only one bot may run on a database" in refused.err
-    before = content_of_file(world.database)
+    before = content_of_file(quiet.database)
 
     moved = await bot(*command, environ={}, folder=tmp_path)
     assert (moved.code, moved.err) == (0, "")
     assert "3 requests (2 open), " in moved.out
     assert "Now set DATABASE_URL to the new database and start the bot." in moved.out
-    assert f"Keep {world.database} as a backup: no bot starts on it anymore." in moved.out
+    assert f"Keep {quiet.database} as a backup: no bot starts on it anymore." in moved.out
     assert "secret" not in moved.out + refused.err
     assert content_of_server(empty_url) == before
     # A bot that is started on the old one says where everything is.
     with pytest.raises(DatabaseError, match="everything in this database was moved to postgres"):
-        await migrate(world.database)
+        await migrate(quiet.database)
     again = await bot(*command, environ={}, folder=tmp_path)
     assert again.code == 1
     assert "everything in this database was moved to postgresql:///test" in again.err
-    assert content_of_file(world.database) == before
+    assert content_of_file(quiet.database) == before
 
-    world.postgres_url = empty_url
-    async with world.running_bot():
-        await world.advance(minutes=10)
-        assert "Ready" in world.now(running).text
-        assert "Ready" in world.now(queued).text
-        assert [len(world.replies(card)) for card in (running, queued)] == [1, 1]
-        await world.request_video(world.ben, {"script": "Asked for there."})
-        await world.advance(minutes=10)
-        assert len(world.requests_for("create_video")) == 5, "one was refused, four are made"
+    quiet.postgres_url = empty_url
+    async with quiet.running_bot():
+        await quiet.advance(minutes=10)
+        assert "Ready" in quiet.now(running).text
+        assert "Ready" in quiet.now(queued).text
+        assert [len(quiet.replies(card)) for card in (running, queued)] == [1, 1]
+        await quiet.request_video(quiet.ben, {"script": "Asked for there."})
+        await quiet.advance(minutes=10)
+        assert len(quiet.requests_for("create_video")) == 5, "one was refused, four are made"
 
 
 @pytest.mark.parametrize(

@@ -372,9 +372,9 @@ def test_a_file_that_is_wrong_or_cannot_be_read_is_a_sentence(
 
 
 async def test_serve_runs_on_the_file_alone_and_warns_if_others_can_read_it(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
-    lines = [f"{name}='{text}'" for name, text in quiet_world.environment(str(free_port())).items()]
+    lines = [f"{name}='{text}'" for name, text in quiet.environment(str(free_port())).items()]
     for mode, warned in ((0o600, 0), (0o644, 1)):
         write(tmp_path, "\n".join(lines), mode)
         async with started("serve", environ={}, folder=tmp_path) as process:
@@ -392,23 +392,20 @@ LINKS = (
 
 
 @on_both_engines
-async def test_the_hosts_of_finished_videos_are_named_with_the_line_to_set(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    admin: dict[str, Any] = {"ADMIN_USERS": world.ana.user.id}
-    async with world.running_bot(**admin):
-        assert "MEDIA_HOSTS" not in words(await opened(world, world.ana))
+async def test_the_hosts_of_finished_videos_are_named_with_the_line_to_set(quiet: World) -> None:
+    admin: dict[str, Any] = {"ADMIN_USERS": quiet.ana.user.id}
+    async with quiet.running_bot(**admin):
+        assert "MEDIA_HOSTS" not in words(await opened(quiet, quiet.ana))
         for link in LINKS:
-            world.service.next_video(Scenario(overrides={"download_url": link}))
-            await world.after(world.request_video(world.ana), minutes=5)
+            quiet.service.next_video(Scenario(overrides={"download_url": link}))
+            await quiet.after(quiet.request_video(quiet.ana), minutes=5)
         line = "MEDIA_HOSTS=a.cdn.example.com,stream.example.com"
-        assert f"`{line}`" in words(await opened(world, world.ana))
-        found = (await report(world, **admin))["MEDIA_HOSTS"]
+        assert f"`{line}`" in words(await opened(quiet, quiet.ana))
+        found = (await report(quiet, **admin))["MEDIA_HOSTS"]
         assert found.state == "warning"
         assert f"set {line}." in found.remedy
-    async with world.running_bot(**admin, MEDIA_HOSTS="*.cdn.example.com"):
+    async with quiet.running_bot(**admin, MEDIA_HOSTS="*.cdn.example.com"):
         line = "MEDIA_HOSTS=*.cdn.example.com,stream.example.com"
-        assert f"`{line}`" in words(await opened(world, world.ana))
+        assert f"`{line}`" in words(await opened(quiet, quiet.ana))
     settled = "a.cdn.example.com,stream.example.com"
-    assert (await report(world, MEDIA_HOSTS=settled)).all("MEDIA_HOSTS") == []
+    assert (await report(quiet, MEDIA_HOSTS=settled)).all("MEDIA_HOSTS") == []

@@ -258,13 +258,13 @@ async def _report(world: World) -> str:
 
 
 async def test_the_doctor_prints_no_control_characters_and_no_lines_that_it_was_answered(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
     answer = {"ok": True, "user": ODD, "team": "x" * 5000}
-    quiet_world.slack.faults.next("auth.test", CannedResponse(200, answer))
-    quiet_world.service.faults.always("read_video", CannedResponse(500, {"error": ODD}))
+    quiet.slack.faults.next("auth.test", CannedResponse(200, answer))
+    quiet.service.faults.always("read_video", CannedResponse(500, {"error": ODD}))
 
-    report = await _report(quiet_world)
+    report = await _report(quiet)
 
     assert "\nok       Slack                  Acme ok settings gnp in\n" in report
     assert not [line for line in report.splitlines() if line.startswith("ok    settings")]
@@ -272,15 +272,14 @@ async def test_the_doctor_prints_no_control_characters_and_no_lines_that_it_was_
     assert max(map(len, report.splitlines())) < 700
 
 
-async def test_the_doctor_prints_no_secret_that_it_was_answered(quiet_world: World) -> None:
-    world = quiet_world
-    answer = {"ok": True, "user": world.slack.bot_token, "team": world.slack.signing_secret}
-    world.slack.faults.next("auth.test", CannedResponse(200, answer))
-    said = CannedResponse(503, {"error": f"overloaded by {world.service.api_key}"})
-    world.service.faults.always("read_video", said)
+async def test_the_doctor_prints_no_secret_that_it_was_answered(quiet: World) -> None:
+    answer = {"ok": True, "user": quiet.slack.bot_token, "team": quiet.slack.signing_secret}
+    quiet.slack.faults.next("auth.test", CannedResponse(200, answer))
+    said = CannedResponse(503, {"error": f"overloaded by {quiet.service.api_key}"})
+    quiet.service.faults.always("read_video", said)
 
-    report = await _report(world)
+    report = await _report(quiet)
 
     assert "*** in ***" in report
-    for secret in (world.slack.bot_token, world.slack.signing_secret, world.service.api_key):
+    for secret in (quiet.slack.bot_token, quiet.slack.signing_secret, quiet.service.api_key):
         assert secret not in report

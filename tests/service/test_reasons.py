@@ -121,16 +121,15 @@ def test_each_difference_of_a_video_is_found(
 
 
 async def test_each_type_of_drift_is_counted_each_time_and_logged_once(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
     odd = {"updated_at": "yesterday", "stream_url": MISSING, "mood": "good"}
-    world.service.next_video(*[Scenario(statuses=("Polishing",), overrides=odd)] * 2)
-    async with world.running_bot(callbacks=False):
-        for person in (world.ana, world.ben):
-            await world.request_video(person)
-        await world.advance(seconds=40)
-        found = await scrape(world)
+    quiet.service.next_video(*[Scenario(statuses=("Polishing",), overrides=odd)] * 2)
+    async with quiet.running_bot(callbacks=False):
+        for person in (quiet.ana, quiet.ben):
+            await quiet.request_video(person)
+        await quiet.advance(seconds=40)
+        found = await scrape(quiet)
     for what in ("unknown_status", "missing_field", "odd_time", "new_field"):
         assert found.value("replica_bot_drift_total", kind="video", what=what) >= 2
     ours = [each for each in caplog.records if each.name == "bot.kinds"]

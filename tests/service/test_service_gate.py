@@ -140,30 +140,29 @@ async def test_after_an_outage_all_jobs_go_on_as_soon_as_one_call_succeeds(world
 
 @pytest.mark.parametrize("refusal", ["key", "credit"])
 async def test_a_restart_ends_no_request_that_waits_for_the_account(
-    quiet_world: World, refusal: str
+    quiet: World, refusal: str
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        world.service.rate_limited = RateLimit(
-            world.clock.now() + timedelta(minutes=1), retry_after=timedelta(minutes=1)
+    async with quiet.running_bot():
+        quiet.service.rate_limited = RateLimit(
+            quiet.clock.now() + timedelta(minutes=1), retry_after=timedelta(minutes=1)
         )
-        for person in (world.ana, world.ben, world.ana, world.ben):
-            await ask(world, person)
-        await world.settle()
-        world.service.key_revoked = refusal == "key"
-        world.service.out_of_credit = refusal == "credit"
-        await world.advance(minutes=5)
-    assert len([ending for ending in endings(world) if ending]) == 1
+        for person in (quiet.ana, quiet.ben, quiet.ana, quiet.ben):
+            await ask(quiet, person)
+        await quiet.settle()
+        quiet.service.key_revoked = refusal == "key"
+        quiet.service.out_of_credit = refusal == "credit"
+        await quiet.advance(minutes=5)
+    assert len([ending for ending in endings(quiet) if ending]) == 1
 
     for _ in range(2):
-        async with world.running_bot():
-            await world.advance(minutes=15)
-    assert len([ending for ending in endings(world) if ending]) == 1
+        async with quiet.running_bot():
+            await quiet.advance(minutes=15)
+    assert len([ending for ending in endings(quiet) if ending]) == 1
 
-    world.service.key_revoked = world.service.out_of_credit = False
-    async with world.running_bot():
-        await world.advance(minutes=30)
-    assert len([ending for ending in endings(world) if "is ready" in ending]) == 3
+    quiet.service.key_revoked = quiet.service.out_of_credit = False
+    async with quiet.running_bot():
+        await quiet.advance(minutes=30)
+    assert len([ending for ending in endings(quiet) if "is ready" in ending]) == 3
 
 
 in_both_cases = pytest.mark.parametrize(
@@ -185,65 +184,60 @@ def ask_to_wait(world: World) -> None:
 @on_both_engines
 @in_both_cases
 async def test_a_gateway_that_answers_403_to_everything_refuses_the_key(
-    quiet_world: World, *, made_before: bool
+    quiet: World, *, made_before: bool
 ) -> None:
-    world = quiet_world
     if made_before:
-        await make_one(world)
-    before = len(cards(world))
-    world.service.wrong_key_status = 403
-    async with world.running_bot(callbacks=False) as bot:
+        await make_one(quiet)
+    before = len(cards(quiet))
+    quiet.service.wrong_key_status = 403
+    async with quiet.running_bot(callbacks=False) as bot:
         if not made_before:
-            await world.settle()  # the check at the start was answered otherwise
-        ask_to_wait(world)
-        await ask_often(world, 30)
-        world.service.key_revoked = True
-        await world.advance(minutes=3)
-        refused = [each for each in endings(world)[before:] if each]
+            await quiet.settle()  # the check at the start was answered otherwise
+        ask_to_wait(quiet)
+        await ask_often(quiet, 30)
+        quiet.service.key_revoked = True
+        await quiet.advance(minutes=3)
+        refused = [each for each in endings(quiet)[before:] if each]
         assert len(refused) == 1, "the others wait"
         assert "I've lost access" in refused[0]
         url = f"http://127.0.0.1:{bot.port}/readyz"
-        async with world.slack.session.get(url, headers=world.operator) as response:
+        async with quiet.slack.session.get(url, headers=quiet.operator) as response:
             report = await response.json()
         assert "VIDEO_API_KEY" in report["checks"]["video_service"]["reason"]
 
-        world.service.key_revoked = False
-        await world.advance(minutes=15)
-        assert world.created_count() == before + 29
+        quiet.service.key_revoked = False
+        await quiet.advance(minutes=15)
+        assert quiet.created_count() == before + 29
 
 
 @on_both_engines
-async def test_a_gateway_that_refuses_the_key_from_the_start_on_refuses_it(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    await make_one(world)
-    world.service.wrong_key_status = 403
-    ask_to_wait(world)
-    async with world.running_bot(callbacks=False):
-        await ask_often(world, 10)
-        world.service.key_revoked = True
-        await world.advance(minutes=3)
-        assert len([each for each in endings(world)[1:] if each]) == 1
-        world.service.key_revoked = False
-        await world.advance(minutes=25)
-        assert world.created_count() == 1 + 9
+async def test_a_gateway_that_refuses_the_key_from_the_start_on_refuses_it(quiet: World) -> None:
+    await make_one(quiet)
+    quiet.service.wrong_key_status = 403
+    ask_to_wait(quiet)
+    async with quiet.running_bot(callbacks=False):
+        await ask_often(quiet, 10)
+        quiet.service.key_revoked = True
+        await quiet.advance(minutes=3)
+        assert len([each for each in endings(quiet)[1:] if each]) == 1
+        quiet.service.key_revoked = False
+        await quiet.advance(minutes=25)
+        assert quiet.created_count() == 1 + 9
 
 
 @on_both_engines
 @in_both_cases
 async def test_a_service_that_hides_ids_refuses_one_request(
-    quiet_world: World, *, made_before: bool
+    quiet: World, *, made_before: bool
 ) -> None:
-    world = quiet_world
-    world.service.unknown_id_status = 403
-    world.service.add_replica(NOT_OURS, "Theirs")
-    world.service.limits = Limits(forbidden={NOT_OURS})
+    quiet.service.unknown_id_status = 403
+    quiet.service.add_replica(NOT_OURS, "Theirs")
+    quiet.service.limits = Limits(forbidden={NOT_OURS})
     if made_before:
-        await make_one(world)
-    before = world.created_count()
-    async with world.running_bot(callbacks=False):
-        await world.after(ask(world, world.ana, NOT_OURS))
-        await world.after(ask_often(world, 10), minutes=1)
-        assert "The video service said" in endings(world)[before]
-        assert world.created_count() == before + 10
+        await make_one(quiet)
+    before = quiet.created_count()
+    async with quiet.running_bot(callbacks=False):
+        await quiet.after(ask(quiet, quiet.ana, NOT_OURS))
+        await quiet.after(ask_often(quiet, 10), minutes=1)
+        assert "The video service said" in endings(quiet)[before]
+        assert quiet.created_count() == before + 10

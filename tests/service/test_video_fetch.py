@@ -40,11 +40,11 @@ __all__ = ["listener"]  # a fixture
 
 
 @pytest.fixture
-async def shown(quiet_world: World) -> AsyncIterator[World]:
+async def shown(quiet: World) -> AsyncIterator[World]:
     """A world in which videos are shown in Slack."""
-    async with quiet_world.running_bot(MEDIA_HOSTS=HERE):
-        await quiet_world.settle()
-        yield quiet_world
+    async with quiet.running_bot(MEDIA_HOSTS=HERE):
+        await quiet.settle()
+        yield quiet
 
 
 def moved(to: str) -> CannedResponse:
@@ -70,19 +70,18 @@ WRONG: Final[dict[str, Fault]] = {
 
 @pytest.mark.parametrize("fault", WRONG.values(), ids=WRONG)
 async def test_what_is_no_video_from_an_allowed_host_leaves_the_link(
-    fault: Fault, quiet_world: World
+    fault: Fault, quiet: World
 ) -> None:
-    world = quiet_world
     limit = timedelta(seconds=0.2 if isinstance(fault, Hang) else 20)
-    world.timings = replace(world.timings, max_video_bytes=200_000, transfer_timeout=limit)
-    world.service.faults.always(DOWNLOAD, fault)
-    async with world.running_bot(MEDIA_HOSTS=HERE):
-        await world.settle()
-        await makes_a_video(world, minutes=30)
-    only_the_link(world)
-    assert not world.calls(GET_URL)
+    quiet.timings = replace(quiet.timings, max_video_bytes=200_000, transfer_timeout=limit)
+    quiet.service.faults.always(DOWNLOAD, fault)
+    async with quiet.running_bot(MEDIA_HOSTS=HERE):
+        await quiet.settle()
+        await makes_a_video(quiet, minutes=30)
+    only_the_link(quiet)
+    assert not quiet.calls(GET_URL)
     # A host that may answer later is asked 13 times. A broken connection is tried again at once.
-    assert 1 <= len(world.service.downloads.paths) <= 2 * 13
+    assert 1 <= len(quiet.service.downloads.paths) <= 2 * 13
 
 
 async def test_a_redirect_to_another_name_of_an_allowed_host_is_not_followed(shown: World) -> None:
@@ -131,24 +130,23 @@ async def test_without_a_folder_for_temporary_files_the_link_is_left_and_the_log
     ],
 )
 async def test_only_listed_hosts_are_called_and_over_https(
-    link: str, hosts: str, quiet_world: World, monkeypatch: pytest.MonkeyPatch
+    link: str, hosts: str, quiet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = quiet_world
     asked = note_names(monkeypatch)
-    world.service.next_video(Scenario(overrides={"download_url": link}))
-    async with world.running_bot(MEDIA_HOSTS=hosts):
-        await world.settle()
-        await makes_a_video(world)
-    only_the_link(world)
+    quiet.service.next_video(Scenario(overrides={"download_url": link}))
+    async with quiet.running_bot(MEDIA_HOSTS=hosts):
+        await quiet.settle()
+        await makes_a_video(quiet)
+    only_the_link(quiet)
     assert not asked
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
 async def test_a_name_that_leads_to_a_private_address_is_not_connected_to(
-    address: str, quiet_world: World, monkeypatch: pytest.MonkeyPatch
+    address: str, quiet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name may have a public address whenever somebody asks, and this one for the connection."""
-    world, connected = quiet_world, asyncio.Event()
+    world, connected = quiet, asyncio.Event()
 
     async def accept(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
         connected.set()
@@ -171,9 +169,9 @@ async def test_a_name_that_leads_to_a_private_address_is_not_connected_to(
 
 
 async def test_behind_a_proxy_the_proxy_connects(
-    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+    quiet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, asked = quiet_world, note_names(monkeypatch)
+    world, asked = quiet, note_names(monkeypatch)
     link = "https://cdn.example.com/v.mp4"
     world.service.next_video(Scenario(overrides={"download_url": link}))
     async with (
@@ -204,22 +202,21 @@ def note_names(monkeypatch: pytest.MonkeyPatch, address: str = "", port: int = 0
 
 
 async def test_socket_mode_connects_to_no_unencrypted_address_and_follows_no_redirect(
-    quiet_world: World, listener: Listener, caplog: pytest.LogCaptureFixture
+    quiet: World, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
-    world.socket_mode, world.timings = True, QUICK
+    quiet.socket_mode, quiet.timings = True, QUICK
     url = listener.server.url
     for address in (f"{url.replace('http', 'ws', 1)}/link/?ticket=t1cket", f"{url}/", "file:///x"):
-        world.slack.faults.next(OPEN, CannedResponse(body={"ok": True, "url": address}))
+        quiet.slack.faults.next(OPEN, CannedResponse(body={"ok": True, "url": address}))
     redirect = CannedResponse(302, "", {"Location": f"{url}/?ticket=t1cket"})
-    world.slack.faults.next(OPEN, redirect)
-    world.slack.faults.next(LINK, redirect)
-    async with world.running_bot():
-        assert (await world.ana.command("/video", "help")).ok
+    quiet.slack.faults.next(OPEN, redirect)
+    quiet.slack.faults.next(LINK, redirect)
+    async with quiet.running_bot():
+        assert (await quiet.ana.command("/video", "help")).ok
     assert listener.requests == []
     assert logged(caplog) == ["Socket Mode is down", "Socket Mode is back"]
     assert "t1cket" not in caplog.text
-    assert not world.slack.faults.waiting()
+    assert not quiet.slack.faults.waiting()
 
 
 @pytest.mark.parametrize("status", [301, 303, 307])

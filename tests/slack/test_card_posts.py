@@ -132,19 +132,16 @@ async def test_a_job_that_ends_before_its_card_could_be_posted_is_posted_as_it_e
 
 
 @on_both_engines
-async def test_a_card_comes_though_the_process_ended_right_after_the_form(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+async def test_a_card_comes_though_the_process_ended_right_after_the_form(quiet: World) -> None:
+    quiet.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     async with contextlib.AsyncExitStack() as stack:
-        async with world.running_bot():
-            await stack.enter_async_context(create_under_way(world))
-        assert not world.slack.messages("studio")
-        world.service.faults.always("read_video", CannedResponse(503))
-        async with world.running_bot():
-            await world.advance(minutes=3)
-            [card] = world.slack.messages("studio")
+        async with quiet.running_bot():
+            await stack.enter_async_context(create_under_way(quiet))
+        assert not quiet.slack.messages("studio")
+        quiet.service.faults.always("read_video", CannedResponse(503))
+        async with quiet.running_bot():
+            await quiet.advance(minutes=3)
+            [card] = quiet.slack.messages("studio")
             assert "Checking" in card.text
             assert "Requested by ana" in card.text
 
@@ -196,38 +193,36 @@ async def test_the_name_of_a_replica_and_of_a_video_is_shown_letter_by_letter(
     assert "“Welcome to all”" in reply.text
 
 
-async def test_a_decline_before_the_card_pings_no_approver(quiet_world: World) -> None:
-    world = quiet_world
-    world.slack.add_channel("approvals")
-    async with world.running_bot(**settings(world)):
-        form = await world.open_form(world.ana)
-        await world.after(form.submit(TYPED))
-        assert not world.slack.messages("studio")
-        [asked] = requests(world)
-        await decline(world, asked, world.ben, "Not now.")
-        [card] = world.slack.messages("studio")
-        [reply] = world.replies(card)
+async def test_a_decline_before_the_card_pings_no_approver(quiet: World) -> None:
+    quiet.slack.add_channel("approvals")
+    async with quiet.running_bot(**settings(quiet)):
+        form = await quiet.open_form(quiet.ana)
+        await quiet.after(form.submit(TYPED))
+        assert not quiet.slack.messages("studio")
+        [asked] = requests(quiet)
+        await decline(quiet, asked, quiet.ben, "Not now.")
+        [card] = quiet.slack.messages("studio")
+        [reply] = quiet.replies(card)
         assert "*Declined* by ben\n" in card.text
         assert "was declined by ben." in reply.text
         assert not card.pings
-        assert reply.pings == {world.ana.user.id}
+        assert reply.pings == {quiet.ana.user.id}
         assert card.edited is None
 
 
-async def test_a_person_is_looked_up_once_for_many_videos(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+async def test_a_person_is_looked_up_once_for_many_videos(quiet: World) -> None:
+    async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
         for _ in range(3):
-            card = await world.after(world.request_video(world.ana), minutes=3)
-            assert "Requested by ana" in world.now(card).text
-        assert len(world.calls("users.info")) == 1
+            card = await quiet.after(quiet.request_video(quiet.ana), minutes=3)
+            assert "Requested by ana" in quiet.now(card).text
+        assert len(quiet.calls("users.info")) == 1
         # Their cards are edited long after, without a look at who may ask for what.
-        world.service.faults.always("read_video", CannedResponse(503))
-        card = await world.request_video(world.ana)
-        asked = len(world.calls("users.info"))
-        await world.advance(hours=5)
-        assert len(world.calls("users.info")) == asked
-        assert "Requested by ana" in world.now(card).text
+        quiet.service.faults.always("read_video", CannedResponse(503))
+        card = await quiet.request_video(quiet.ana)
+        asked = len(quiet.calls("users.info"))
+        await quiet.advance(hours=5)
+        assert len(quiet.calls("users.info")) == asked
+        assert "Requested by ana" in quiet.now(card).text
 
 
 @pytest.mark.parametrize(
@@ -243,51 +238,46 @@ async def test_a_person_is_looked_up_once_for_many_videos(quiet_world: World) ->
     ids=str,
 )
 async def test_a_name_that_slack_did_not_tell_is_there_in_the_next_version(
-    fault: Fault, quiet_world: World
+    fault: Fault, quiet: World
 ) -> None:
-    world = quiet_world
-    world.slack.faults.always("users.info", fault)
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
-        card = await world.request_video(world.ana)
+    quiet.slack.faults.always("users.info", fault)
+    async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
+        card = await quiet.request_video(quiet.ana)
         assert "Rendering" in card.text
         assert "Requested" not in card.text
-        assert world.ana.user.id not in card.text + str(card.blocks)
-        world.slack.faults.clear()
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(card).text
-        assert "Requested by ana" in world.now(card).text
+        assert quiet.ana.user.id not in card.text + str(card.blocks)
+        quiet.slack.faults.clear()
+        await quiet.advance(minutes=5)
+        assert "Ready" in quiet.now(card).text
+        assert "Requested by ana" in quiet.now(card).text
 
 
 @pytest.mark.parametrize("fault", [Hang(), Drip(), CannedResponse(200, {"ok": True})], ids=str)
-async def test_a_card_does_not_wait_for_a_name(fault: Fault, quiet_world: World) -> None:
-    world = quiet_world
-    world.pauses = {**world.pauses, "name_timeout": timedelta(milliseconds=50)}
-    world.timings = Timings(jitter=0, call_timeout=timedelta(seconds=3))
-    world.slack.faults.always("users.info", fault)
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+async def test_a_card_does_not_wait_for_a_name(fault: Fault, quiet: World) -> None:
+    quiet.pauses = {**quiet.pauses, "name_timeout": timedelta(milliseconds=50)}
+    quiet.timings = Timings(jitter=0, call_timeout=timedelta(seconds=3))
+    quiet.slack.faults.always("users.info", fault)
+    async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
         began = asyncio.get_running_loop().time()
-        form = await world.open_form(world.ana)
+        form = await quiet.open_form(quiet.ana)
         await form.submit(TYPED)
-        card = await posted(world)
+        card = await posted(quiet)
         assert asyncio.get_running_loop().time() - began < 3, "the call takes that long"
         assert "Rendering" in card.text
         assert "Requested" not in card.text
-        assert world.ana.user.id not in card.text + str(card.blocks)
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(card).text
-        assert len(world.replies(card)) == 1
+        assert quiet.ana.user.id not in card.text + str(card.blocks)
+        await quiet.advance(minutes=5)
+        assert "Ready" in quiet.now(card).text
+        assert len(quiet.replies(card)) == 1
 
 
-async def test_without_users_read_a_card_has_no_name_and_slack_is_asked_once(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.slack.scopes.discard("users:read")
-    async with world.running_bot():
+async def test_without_users_read_a_card_has_no_name_and_slack_is_asked_once(quiet: World) -> None:
+    quiet.slack.scopes.discard("users:read")
+    async with quiet.running_bot():
         for _ in range(3):
-            card = await world.after(world.request_video(world.ana), minutes=3)
-            assert "Requested" not in world.now(card).text
-        assert len(world.calls("users.info")) == 1
+            card = await quiet.after(quiet.request_video(quiet.ana), minutes=3)
+            assert "Requested" not in quiet.now(card).text
+        assert len(quiet.calls("users.info")) == 1
 
 
 STOPPED = "You stopped waiting for this video. You may still be charged."
@@ -434,13 +424,12 @@ async def test_details_have_everything_for_the_person_who_asked_and_nothing_for_
     assert "Took: 2 minutes" in ended[: ended.index("For support")]
 
 
-async def test_an_admin_sees_the_details_but_not_the_script(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        card = await world.request_video(world.ana, {"script": "A secret script."})
-        await world.advance(seconds=30)
-        shown = await world.details(world.ben, card)
-    assert next(iter(world.service.videos)) in shown.text
+async def test_an_admin_sees_the_details_but_not_the_script(quiet: World) -> None:
+    async with quiet.running_bot(ADMIN_USERS=quiet.ben.user.id):
+        card = await quiet.request_video(quiet.ana, {"script": "A secret script."})
+        await quiet.advance(seconds=30)
+        shown = await quiet.details(quiet.ben, card)
+    assert next(iter(quiet.service.videos)) in shown.text
     assert "secret" not in str(shown)
 
 

@@ -108,39 +108,38 @@ async def test_a_message_about_another_job_is_not_mistaken_for_the_lost_one(worl
 
 @pytest.mark.parametrize("message", [1, 2], ids=["card", "reply"])
 async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice(
-    quiet_world: World, message: int
+    quiet: World, message: int
 ) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    quiet.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     posted, never = asyncio.Event(), asyncio.Event()
 
     async def hold_back(when: str, method: str, _: object) -> None:
-        if (when, method) == ("after", "chat.postMessage") and len(world.posts()) == message:
+        if (when, method) == ("after", "chat.postMessage") and len(quiet.posts()) == message:
             posted.set()
             await never.wait()
 
-    async with world.running_bot(callbacks=False):
-        form = await world.open_form(world.ana)
+    async with quiet.running_bot(callbacks=False):
+        form = await quiet.open_form(quiet.ana)
         if message == 1:
-            world.slack.on_request = hold_back
+            quiet.slack.on_request = hold_back
         await form.submit({"replica_id": REPLICA, "script": "Hello."})
         if message == 2:
-            await world.advance(seconds=5)
-            world.slack.on_request = hold_back
-            [video_id] = world.service.videos
-            world.service.finish(video_id)
-            world.clock.set(world.clock.now() + timedelta(seconds=10))
+            await quiet.advance(seconds=5)
+            quiet.slack.on_request = hold_back
+            [video_id] = quiet.service.videos
+            quiet.service.finish(video_id)
+            quiet.clock.set(quiet.clock.now() + timedelta(seconds=10))
         await posted.wait()
         # Only the post is cut off, not the create call beside it.
-        known, made = world.bot.store.jobs.fetch_by_remote_id, world.service.videos
+        known, made = quiet.bot.store.jobs.fetch_by_remote_id, quiet.service.videos
         while not await known("video", next(iter(made), "")):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
-    world.slack.on_request = None
+    quiet.slack.on_request = None
 
-    async with world.running_bot(callbacks=False):
-        await world.advance(minutes=5)
+    async with quiet.running_bot(callbacks=False):
+        await quiet.advance(minutes=5)
 
-    _card_and_reply(world)
+    _card_and_reply(quiet)
 
 
 async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: World) -> None:

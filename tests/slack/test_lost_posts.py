@@ -20,20 +20,19 @@ def cards(world: World, channel: str = "studio") -> list[Message]:
     return [each for each in world.slack.messages(channel) if each.is_from_bot]
 
 
-async def test_a_lost_card_is_found_before_thousands_of_newer_messages(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        world.slack.faults.next("chat.postMessage", Reset(done=True))
-        await requests(world)
-    world.clock.set(world.clock.now() + timedelta(hours=2))
+async def test_a_lost_card_is_found_before_thousands_of_newer_messages(quiet: World) -> None:
+    async with quiet.running_bot():
+        quiet.slack.faults.next("chat.postMessage", Reset(done=True))
+        await requests(quiet)
+    quiet.clock.set(quiet.clock.now() + timedelta(hours=2))
     for number in range(1300):
-        world.ben.say(f"Message {number}")
-    async with world.running_bot():
-        await world.advance(minutes=5)
+        quiet.ben.say(f"Message {number}")
+    async with quiet.running_bot():
+        await quiet.advance(minutes=5)
 
-    assert len(cards(world)) == 1
-    assert "Ready" in cards(world)[0].text
-    assert len(world.calls("conversations.history")) == 1, "newer messages are not read"
+    assert len(cards(quiet)) == 1
+    assert "Ready" in cards(quiet)[0].text
+    assert len(quiet.calls("conversations.history")) == 1, "newer messages are not read"
 
 
 async def test_a_lost_card_is_found_among_thousands_of_the_same_minute(world: World) -> None:
@@ -166,33 +165,31 @@ async def test_a_lost_reply_of_a_direct_message_is_looked_for_in_its_thread(
     assert world.calls("conversations.replies")[0].ok
 
 
-async def test_a_public_channel_is_joined_only_to_look_for_a_lost_card(quiet_world: World) -> None:
-    world = quiet_world
-    world.slack.scopes.add("channels:join")
-    async with world.running_bot(JOIN_PUBLIC_CHANNELS="yes"):
-        await world.after(requests(world, "lobby"), minutes=5)
-        assert not world.calls("conversations.join")
+async def test_a_public_channel_is_joined_only_to_look_for_a_lost_card(quiet: World) -> None:
+    quiet.slack.scopes.add("channels:join")
+    async with quiet.running_bot(JOIN_PUBLIC_CHANNELS="yes"):
+        await quiet.after(requests(quiet, "lobby"), minutes=5)
+        assert not quiet.calls("conversations.join")
 
-        world.slack.faults.next("chat.postMessage", Reset(done=True))
-        await world.after(requests(world, "lobby"), minutes=5)
+        quiet.slack.faults.next("chat.postMessage", Reset(done=True))
+        await quiet.after(requests(quiet, "lobby"), minutes=5)
 
-    assert len(world.calls("conversations.join")) == 1
-    assert [len(world.replies(card)) for card in cards(world, "lobby")] == [1, 1]
+    assert len(quiet.calls("conversations.join")) == 1
+    assert [len(quiet.replies(card)) for card in cards(quiet, "lobby")] == [1, 1]
 
 
 @pytest.mark.parametrize(("join", "scope"), [("no", True), ("yes", False)])
 async def test_a_public_channel_that_may_not_be_joined_gets_a_lost_card_again(
-    quiet_world: World, join: str, *, scope: bool
+    quiet: World, join: str, *, scope: bool
 ) -> None:
-    world = quiet_world
     if scope:
-        world.slack.scopes.add("channels:join")
-    async with world.running_bot(JOIN_PUBLIC_CHANNELS=join):
-        world.slack.faults.next("chat.postMessage", Reset(done=True))
-        await world.after(requests(world, "lobby"), minutes=5)
+        quiet.slack.scopes.add("channels:join")
+    async with quiet.running_bot(JOIN_PUBLIC_CHANNELS=join):
+        quiet.slack.faults.next("chat.postMessage", Reset(done=True))
+        await quiet.after(requests(quiet, "lobby"), minutes=5)
 
-    assert len(cards(world, "lobby")) == 2
-    assert bool(world.calls("conversations.join")) == (join == "yes")
+    assert len(cards(quiet, "lobby")) == 2
+    assert bool(quiet.calls("conversations.join")) == (join == "yes")
 
 
 HISTORY = {"channels:history", "groups:history", "im:history"}

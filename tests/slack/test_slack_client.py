@@ -41,21 +41,20 @@ SLACK, SERVICE = "CONNECT slack.example:443", "CONNECT videos.example:443"
 
 
 async def test_slack_and_the_service_are_called_through_the_proxy_of_the_environment(
-    quiet_world: World, proxy: Proxy
+    quiet: World, proxy: Proxy
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(SLACK_API_URL=BOTH["SLACK_API_URL"], HTTPS_PROXY=proxy.url):
-        await world.after(deliver(world.slack, command(world, "")))
+    async with quiet.running_bot(SLACK_API_URL=BOTH["SLACK_API_URL"], HTTPS_PROXY=proxy.url):
+        await quiet.after(deliver(quiet.slack, command(quiet, "")))
     assert set(proxy.asked) == {SLACK}
     proxy.asked.clear()
-    admin, service = world.ana.user.id, BOTH["VIDEO_API_URL"]
-    async with world.running_bot(VIDEO_API_URL=service, HTTPS_PROXY=proxy.url, ADMIN_USERS=admin):
-        await world.after(deliver(world.slack, command(world, "status some-id")))
+    admin, service = quiet.ana.user.id, BOTH["VIDEO_API_URL"]
+    async with quiet.running_bot(VIDEO_API_URL=service, HTTPS_PROXY=proxy.url, ADMIN_USERS=admin):
+        await quiet.after(deliver(quiet.slack, command(quiet, "status some-id")))
     assert set(proxy.asked) == {SERVICE}
 
 
-async def test_hosts_in_no_proxy_are_called_directly(quiet_world: World, proxy: Proxy) -> None:
-    environ = quiet_world.environment("0") | BOTH | {"HTTPS_PROXY": proxy.url}
+async def test_hosts_in_no_proxy_are_called_directly(quiet: World, proxy: Proxy) -> None:
+    environ = quiet.environment("0") | BOTH | {"HTTPS_PROXY": proxy.url}
     _ = [finding async for finding in examine(environ | {"NO_PROXY": "slack.example"})]
     assert set(proxy.asked) == {SERVICE}
     proxy.asked.clear()
@@ -63,9 +62,9 @@ async def test_hosts_in_no_proxy_are_called_directly(quiet_world: World, proxy: 
     assert proxy.asked == []
 
 
-async def test_this_machine_is_called_without_a_proxy(quiet_world: World, proxy: Proxy) -> None:
-    async with quiet_world.running_bot(HTTPS_PROXY=proxy.url, HTTP_PROXY=proxy.url):
-        await quiet_world.request_video(quiet_world.ana)
+async def test_this_machine_is_called_without_a_proxy(quiet: World, proxy: Proxy) -> None:
+    async with quiet.running_bot(HTTPS_PROXY=proxy.url, HTTP_PROXY=proxy.url):
+        await quiet.request_video(quiet.ana)
     assert proxy.asked == []
 
 
@@ -78,13 +77,13 @@ async def test_slacks_library_does_not_look_for_a_proxy_itself(
         assert web_client("xoxb-1", "https://slack.example/api/", session).proxy is None
 
 
-def test_what_is_no_proxy_is_refused(quiet_world: World, subtests: pytest.Subtests) -> None:
+def test_what_is_no_proxy_is_refused(quiet: World, subtests: pytest.Subtests) -> None:
     for url in ("proxy:3128", "https://proxy:3128", "http://:1", "http://a:b"):
         with (
             subtests.test(url=url),
             pytest.raises(SettingsError, match=r"HTTPS_PROXY is not the address of a proxy"),
         ):
-            Settings.read(quiet_world.environment("0") | {"HTTPS_PROXY": url})
+            Settings.read(quiet.environment("0") | {"HTTPS_PROXY": url})
 
 
 async def test_an_answer_of_slacks_is_read_up_to_a_limit_however_it_is_compressed() -> None:
@@ -124,54 +123,49 @@ def lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
 
 
 async def test_a_refused_token_is_one_line_with_what_to_do_and_one_when_it_is_accepted(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="bot")
-    world = quiet_world
-    world.slack.auth_error = "invalid_auth"
-    async with world.running_bot():
-        await world.advance(minutes=5)
+    quiet.slack.auth_error = "invalid_auth"
+    async with quiet.running_bot():
+        await quiet.advance(minutes=5)
         [line] = lines(caplog, "SLACK_BOT_TOKEN", "workspace")
         assert line.startswith("Slack refuses SLACK_BOT_TOKEN: install the app again, copy its ")
-        assert len(world.calls("auth.test")) >= 5, "the bot goes on trying"
+        assert len(quiet.calls("auth.test")) >= 5, "the bot goes on trying"
 
-        world.slack.auth_error = None
-        await world.advance(minutes=5)
+        quiet.slack.auth_error = None
+        await quiet.advance(minutes=5)
         assert lines(caplog, "SLACK_BOT_TOKEN")[1:] == ["Slack accepts SLACK_BOT_TOKEN again"]
-        tries = len(world.calls("auth.test"))
-        await world.advance(minutes=30)
-        assert len(world.calls("auth.test")) == tries, "now it is known"
+        tries = len(quiet.calls("auth.test"))
+        await quiet.advance(minutes=30)
+        assert len(quiet.calls("auth.test")) == tries, "now it is known"
 
 
 async def test_a_refused_key_is_found_at_the_start_and_forms_say_so_before_they_are_sent(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="bot")
-    world = quiet_world
-    key, world.service.api_key = world.service.api_key, "another"
-    async with world.running_bot(VIDEO_API_KEY=key):
-        await world.settle()
+    key, quiet.service.api_key = quiet.service.api_key, "another"
+    async with quiet.running_bot(VIDEO_API_KEY=key):
+        await quiet.settle()
         [line] = [each for each in caplog.records if "refuses new work" in each.message]
         assert vars(line)["code"] == "401"
         assert vars(line)["remedy"] == "is VIDEO_API_KEY right?"
 
-        world.service.api_key = key
-        await world.advance(minutes=2)
+        quiet.service.api_key = key
+        await quiet.advance(minutes=2)
         assert lines(caplog, "new work") == [
             "the video service refuses new work",
             "the video service accepts new work again",
         ]
-        await world.request_video(world.ana)
-    assert world.created_count() == 1
+        await quiet.request_video(quiet.ana)
+    assert quiet.created_count() == 1
 
 
 @on_sqlite_alone
-async def test_what_only_other_commands_and_settings_need_is_not_imported(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    environ = world.environment("0") | {"PYTHONPROFILEIMPORTTIME": "1"}
-    async with started("serve", environ=environ, folder=world.database.parent) as command:
+async def test_what_only_other_commands_and_settings_need_is_not_imported(quiet: World) -> None:
+    environ = quiet.environment("0") | {"PYTHONPROFILEIMPORTTIME": "1"}
+    async with started("serve", environ=environ, folder=quiet.database.parent) as command:
         said = await command.until("listening")
     imported = set(re.findall(r"\| +([\w.]+)$", said, re.MULTILINE))
     assert "bot.app" in imported
@@ -215,18 +209,17 @@ def test_a_shortened_text_keeps_its_mention_or_loses_it_as_a_whole() -> None:
 
 
 async def test_a_request_for_approval_of_a_script_of_any_letters_is_shown_in_full_form(
-    quiet_world: World, subtests: pytest.Subtests
+    quiet: World, subtests: pytest.Subtests
 ) -> None:
-    world = quiet_world
-    world.slack.add_channel("approvals")
-    async with world.running_bot(**settings(world)):
+    quiet.slack.add_channel("approvals")
+    async with quiet.running_bot(**settings(quiet)):
         for letter in ["😀", "你", "é", "&", "a"]:
             with subtests.test(letter=letter):
-                await world.request_video(world.ana, {"script": "a" + letter * 1499})
+                await quiet.request_video(quiet.ana, {"script": "a" + letter * 1499})
 
-                shown = requests(world)[-1]
+                shown = requests(quiet)[-1]
                 assert shown.blocks
-                assert all(call.error is None for call in world.slack.calls)
+                assert all(call.error is None for call in quiet.slack.calls)
                 assert size(shown.text) <= MAX_TEXT
 
 

@@ -23,12 +23,12 @@ from tests.world import REPLICA, World
 
 
 @pytest.fixture
-async def world(quiet_world: World) -> AsyncIterator[World]:
+async def world(quiet: World) -> AsyncIterator[World]:
     """A world whose bot uses Socket Mode."""
-    quiet_world.socket_mode = True
-    async with quiet_world.running_bot():
-        yield quiet_world
-    assert quiet_world.slack.socket_mode.refused == []
+    quiet.socket_mode = True
+    async with quiet.running_bot():
+        yield quiet
+    assert quiet.slack.socket_mode.refused == []
 
 
 class Held:
@@ -51,41 +51,37 @@ def started(world: World, text: str = "") -> "asyncio.Task[CommandResponse]":
 
 
 @in_both_modes
-async def test_while_the_database_is_down_a_form_says_the_same_in_both_modes(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        form = await world.open_form(world.ana)
+async def test_while_the_database_is_down_a_form_says_the_same_in_both_modes(quiet: World) -> None:
+    async with quiet.running_bot():
+        form = await quiet.open_form(quiet.ana)
         await form.suggest("replica_id", REPLICA)
-        await world.bot.store.database.close()
+        await quiet.bot.store.database.close()
         await form.submit({"replica_id": REPLICA, "script": "Hello."})
     [error] = form.errors.values()
     assert error.startswith("This couldn't be saved. Please try again in a moment.")
 
 
 async def test_an_envelope_that_is_being_answered_at_the_end_is_answered_and_no_new_one_is_taken(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.socket_mode = True
-    held = Held(world, "views.open")
+    quiet.socket_mode = True
+    held = Held(quiet, "views.open")
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(world.running_bot())
-        answered = started(world)
+        await stack.enter_async_context(quiet.running_bot())
+        answered = started(quiet)
         await held.reached.wait()
         ending = asyncio.ensure_future(stack.aclose())  # noqa: TID251 - awaited below
         for _ in range(20):  # it stops to read in the first of them
             await asyncio.sleep(0)
-        late = started(world, "help")
+        late = started(quiet, "help")
         await asyncio.sleep(0)
         held.released.set()
         assert (await answered).ok
         await ending
-    assert world.slack.socket_mode.connections == []
+    assert quiet.slack.socket_mode.connections == []
     assert not late.done()
     # Slack sends it again: on the next connection.
-    async with world.running_bot():
+    async with quiet.running_bot():
         answer = await late
     assert answer.message is not None
     assert "/video" in answer.message.text
@@ -129,14 +125,13 @@ async def test_without_a_signing_secret_the_web_server_takes_nothing_of_slack(wo
                 assert answer.status == 200
 
 
-async def test_with_both_secrets_requests_are_taken_either_way(quiet_world: World) -> None:
-    world = quiet_world
-    world.socket_mode = True
-    async with world.running_bot(SLACK_SIGNING_SECRET=world.slack.signing_secret):
-        assert (await world.ana.command("/video", "help")).ok
-        world.slack.socket_mode.enabled = False
-        world.slack.request_url = f"http://127.0.0.1:{world.bot.port}/slack/events"
-        assert (await world.ana.command("/video", "help")).ok
+async def test_with_both_secrets_requests_are_taken_either_way(quiet: World) -> None:
+    quiet.socket_mode = True
+    async with quiet.running_bot(SLACK_SIGNING_SECRET=quiet.slack.signing_secret):
+        assert (await quiet.ana.command("/video", "help")).ok
+        quiet.slack.socket_mode.enabled = False
+        quiet.slack.request_url = f"http://127.0.0.1:{quiet.bot.port}/slack/events"
+        assert (await quiet.ana.command("/video", "help")).ok
 
 
 QUICK = Timings(
@@ -149,12 +144,12 @@ REFUSED = CannedResponse(body={"ok": False, "error": "invalid_auth"})
 
 
 @pytest.fixture
-async def unconnected(quiet_world: World) -> AsyncIterator[World]:
+async def unconnected(quiet: World) -> AsyncIterator[World]:
     """A world whose bot will use Socket Mode, with short waits."""
-    quiet_world.socket_mode = True
-    quiet_world.timings = QUICK
-    yield quiet_world
-    assert quiet_world.slack.socket_mode.refused == []
+    quiet.socket_mode = True
+    quiet.timings = QUICK
+    yield quiet
+    assert quiet.slack.socket_mode.refused == []
 
 
 @pytest.fixture

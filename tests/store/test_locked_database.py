@@ -97,24 +97,23 @@ def who_is_logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 @on_both_engines
 async def test_while_somebody_has_locked_it_forms_buttons_and_commands_are_answered_in_time(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
     caplog.set_level(logging.INFO)
-    world.creates_slowly()
-    async with world.running_bot():
-        card = await world.request_video(world.ana, {"script": "An earlier one."})
-        form = await world.open_form(world.ben)
+    quiet.creates_slowly()
+    async with quiet.running_bot():
+        card = await quiet.request_video(quiet.ana, {"script": "An earlier one."})
+        form = await quiet.open_form(quiet.ben)
         filled = form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-        with Admin(world.address, "LOCK TABLE jobs") as admin:
+        with Admin(quiet.address, "LOCK TABLE jobs") as admin:
             _, click, listed = await asyncio.gather(
                 in_time(filled),
-                in_time(world.ana.click(card, "Details")),
-                in_time(world.ana.command("/video", "list")),
+                in_time(quiet.ana.click(card, "Details")),
+                in_time(quiet.ana.command("/video", "list")),
             )
             assert NOT_SAVED in form.errors["replica_id"]
             assert click.ok
-            assert NOT_SAVED in world.ephemerals(world.ana)[-1]
+            assert NOT_SAVED in quiet.ephemerals(quiet.ana)[-1]
             assert listed.message is not None
             assert NOT_SAVED in listed.message.text
             # Who comes later is told the same, and workers try again: it is logged once.
@@ -122,17 +121,17 @@ async def test_while_somebody_has_locked_it_forms_buttons_and_commands_are_answe
             assert NOT_SAVED in form.errors["replica_id"]
             [who] = who_is_logged(caplog)
             assert who["pid"] == admin.pid
-            if world.on_postgres:
+            if quiet.on_postgres:
                 assert who["application"] == "psql"
                 assert who["since"].startswith("20")
         await form.submit()
         assert not form.is_open
-        await world.advance(minutes=5)
-        assert world.created_count() == 2
-        assert [len(world.replies(each)) for each in world.posts() if not each.thread_ts] == [1, 1]
+        await quiet.advance(minutes=5)
+        assert quiet.created_count() == 2
+        assert [len(quiet.replies(each)) for each in quiet.posts() if not each.thread_ts] == [1, 1]
         async with asyncio.timeout(30):  # its end is noticed in real time
             while outages(caplog)[-1] == BROKEN:
-                await world.bot.store.database.check()
+                await quiet.bot.store.database.check()
     assert outages(caplog) == [BROKEN, "the database works again"]
 
 

@@ -41,9 +41,9 @@ async def nothing_read(database: Database) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def world(quiet_world: World) -> World:
-    quiet_world.pauses = {**quiet_world.pauses, "memory_interval": Timings().memory_interval}
-    return quiet_world
+def world(quiet: World) -> World:
+    quiet.pauses = {**quiet.pauses, "memory_interval": Timings().memory_interval}
+    return quiet
 
 
 @on_both_engines

@@ -42,77 +42,74 @@ def labels(message: Message) -> list[str]:
 
 @on_sqlite_alone
 async def test_what_was_posted_after_a_backup_is_found_and_not_posted_again(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
-    world = quiet_world
-    world.service.callback_plan = CallbackPlan(times=0)
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
-        await asks(world)  # its transcript will be a file
-        world.slack.faults.next("chat.postMessage", _LIMITED)
-        form = await world.open_form(world.ana)
+    quiet.service.callback_plan = CallbackPlan(times=0)
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        running = await quiet.request_video(quiet.ana, {"script": "Runs meanwhile."})
+        await asks(quiet)  # its transcript will be a file
+        quiet.slack.faults.next("chat.postMessage", _LIMITED)
+        form = await quiet.open_form(quiet.ana)
         await form.submit({"replica_id": REPLICA, "script": "Has no card yet."})
-        backup = await back(world, tmp_path)
-        assert len(world.posts()) == 2
-        await world.advance(minutes=10)
-        before = texts(world)
+        backup = await back(quiet, tmp_path)
+        assert len(quiet.posts()) == 2
+        await quiet.advance(minutes=10)
+        before = texts(quiet)
         assert len([each for each in before if "is ready" in each]) == 3
-        [file] = shared(world)
+        [file] = shared(quiet)
     for _ in "restored", "and restored once more":
-        restore(backup, world.database)
-        async with world.running_bot(MAX_SCRIPT="20000"):
-            await world.settle()
-            await world.advance(minutes=10)
-            assert texts(world) == before
-            assert "Ready" in world.now(running).text
-            assert shared(world) == [file]
+        restore(backup, quiet.database)
+        async with quiet.running_bot(MAX_SCRIPT="20000"):
+            await quiet.settle()
+            await quiet.advance(minutes=10)
+            assert texts(quiet) == before
+            assert "Ready" in quiet.now(running).text
+            assert shared(quiet) == [file]
 
 
 @on_sqlite_alone
 async def test_a_question_that_was_settled_after_a_backup_has_its_buttons_again(
-    quiet_world: World, tmp_path: Path
+    quiet: World, tmp_path: Path
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        world.service.faults.next("create_video", Reset(done=True))
-        card = await world.request_video(world.ana)
-        asked = world.question(card)
-        backup = await back(world, tmp_path)
-        await world.after(world.ana.click(asked, "Create again"), minutes=10)
-        assert "Ready" in world.now(card).text
-        assert labels(world.now(asked)) == []
-        before, made = texts(world), len(world.requests_for("create_video"))
-    restore(backup, world.database)
-    async with world.running_bot(callbacks=False):
-        await world.advance(minutes=10)
-        assert "Needs an answer" in world.now(card).text
-        assert "Create again" in labels(world.now(asked))
-        assert len(texts(world)) == len(before)
-        assert len(world.requests_for("create_video")) == made == 2
-        await world.after(world.ana.click(world.question(card), "Cancel request"), minutes=10)
-        assert "Cancelled" in world.now(card).text
+    async with quiet.running_bot(callbacks=False):
+        quiet.service.faults.next("create_video", Reset(done=True))
+        card = await quiet.request_video(quiet.ana)
+        asked = quiet.question(card)
+        backup = await back(quiet, tmp_path)
+        await quiet.after(quiet.ana.click(asked, "Create again"), minutes=10)
+        assert "Ready" in quiet.now(card).text
+        assert labels(quiet.now(asked)) == []
+        before, made = texts(quiet), len(quiet.requests_for("create_video"))
+    restore(backup, quiet.database)
+    async with quiet.running_bot(callbacks=False):
+        await quiet.advance(minutes=10)
+        assert "Needs an answer" in quiet.now(card).text
+        assert "Create again" in labels(quiet.now(asked))
+        assert len(texts(quiet)) == len(before)
+        assert len(quiet.requests_for("create_video")) == made == 2
+        await quiet.after(quiet.ana.click(quiet.question(card), "Cancel request"), minutes=10)
+        assert "Cancelled" in quiet.now(card).text
 
 
 @on_sqlite_alone
 @pytest.mark.parametrize("step", ["mark", "share"])
 async def test_a_file_that_may_be_shared_since_the_backup_is_not_shared_twice(
-    step: str, quiet_world: World, tmp_path: Path
+    step: str, quiet: World, tmp_path: Path
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await asks(world)
-        world.slack.faults.next({"mark": GET_URL, "share": COMPLETE}[step], _LIMITED)
-        world.service.finish(next(iter(world.service.videos)))
-        await world.advance(seconds=30)
-        assert not shared(world)
-        backup = await world.after(back(world, tmp_path), minutes=10)
-        [file] = shared(world)
-        before = texts(world)
-    restore(backup, world.database)
-    async with world.running_bot(MAX_SCRIPT="20000"):
-        await world.advance(hours=2)
-        assert texts(world) == before
-        assert shared(world) == [file]
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await asks(quiet)
+        quiet.slack.faults.next({"mark": GET_URL, "share": COMPLETE}[step], _LIMITED)
+        quiet.service.finish(next(iter(quiet.service.videos)))
+        await quiet.advance(seconds=30)
+        assert not shared(quiet)
+        backup = await quiet.after(back(quiet, tmp_path), minutes=10)
+        [file] = shared(quiet)
+        before = texts(quiet)
+    restore(backup, quiet.database)
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await quiet.advance(hours=2)
+        assert texts(quiet) == before
+        assert shared(quiet) == [file]
         assert "The rest is under *Details*" in before[-2]
 
 
@@ -147,35 +144,34 @@ async def shell(script: str, folder: Path) -> None:
 
 
 async def test_what_was_created_after_a_dump_is_not_created_again_once_it_is_restored(
-    databases: tuple[str, str], quiet_world: World, tmp_path: Path
+    databases: tuple[str, str], quiet: World, tmp_path: Path
 ) -> None:
-    world = quiet_world
-    world.postgres_url, empty = databases
-    world.service.callback_plan = CallbackPlan(times=0)
+    quiet.postgres_url, empty = databases
+    quiet.service.callback_plan = CallbackPlan(times=0)
     (tmp_path / "bot").symlink_to(ROOT / "bot")
     dump, restore = documented()
-    async with world.running_bot():
-        await world.after(world.request_video(world.ana, {"script": "Ended before."}), minutes=10)
-        running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
-        world.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
-        card = await world.request_video(world.ana, {"script": "Waits to be created."})
-        await shell(dump.replace(f"{_ADDRESS}new", world.postgres_url), tmp_path)
-        await world.advance(minutes=10)
-        before = [each.text for each in world.posts()]
-    made = len(world.requests_for("create_video"))
+    async with quiet.running_bot():
+        await quiet.after(quiet.request_video(quiet.ana, {"script": "Ended before."}), minutes=10)
+        running = await quiet.request_video(quiet.ana, {"script": "Runs meanwhile."})
+        quiet.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
+        card = await quiet.request_video(quiet.ana, {"script": "Waits to be created."})
+        await shell(dump.replace(f"{_ADDRESS}new", quiet.postgres_url), tmp_path)
+        await quiet.advance(minutes=10)
+        before = [each.text for each in quiet.posts()]
+    made = len(quiet.requests_for("create_video"))
     assert made == 4, "one was refused, three are made"
 
     await shell(restore.replace(f"{_ADDRESS}restored", empty), tmp_path)
-    world.postgres_url = empty
-    async with world.running_bot():
-        await world.settle()
-        await world.advance(hours=2)
-        assert len(world.requests_for("create_video")) == made, "nobody pays twice"
-        assert "Ready" in world.now(running).text
-        assert len(world.replies(running)) == 1
+    quiet.postgres_url = empty
+    async with quiet.running_bot():
+        await quiet.settle()
+        await quiet.advance(hours=2)
+        assert len(quiet.requests_for("create_video")) == made, "nobody pays twice"
+        assert "Ready" in quiet.now(running).text
+        assert len(quiet.replies(running)) == 1
         # Only a person can say what the service has made of it, as after a lost answer.
-        assert "Needs an answer" in world.now(card).text
-        assert len(world.posts()) == len(before) + 1, "the question is new"
+        assert "Needs an answer" in quiet.now(card).text
+        assert len(quiet.posts()) == len(before) + 1, "the question is new"
 
 
 async def test_the_command_for_a_backup_names_pg_dump(tmp_path: Path) -> None:

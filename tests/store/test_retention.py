@@ -39,20 +39,19 @@ async def _asks_in_secret(world: World) -> None:
 
 @on_both_engines
 async def test_scripts_and_links_are_erased_after_the_retention_time_and_not_before(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.service.next_video(Scenario(), Scenario(end="error", reason="Secretly too dark."))
-    async with world.running_bot(RETENTION_DAYS="2"):
-        await _asks_in_secret(world)
-        await _asks_in_secret(world)
-        await world.advance(days=1, hours=23)
-    before = _stored(world)
+    quiet.service.next_video(Scenario(), Scenario(end="error", reason="Secretly too dark."))
+    async with quiet.running_bot(RETENTION_DAYS="2"):
+        await _asks_in_secret(quiet)
+        await _asks_in_secret(quiet)
+        await quiet.advance(days=1, hours=23)
+    before = _stored(quiet)
     assert [secret for secret in SECRETS if secret not in before] == []
 
-    async with world.running_bot(RETENTION_DAYS="2"):
-        await world.advance(hours=2)
-    after = _stored(world)
+    async with quiet.running_bot(RETENTION_DAYS="2"):
+        await quiet.advance(hours=2)
+    after = _stored(quiet)
     assert [secret for secret in SECRETS if secret in after] == []
     assert REPLICA in after
     # Of the one that was made, and not of the one that failed.
@@ -61,17 +60,16 @@ async def test_scripts_and_links_are_erased_after_the_retention_time_and_not_bef
 
 @on_both_engines
 async def test_no_link_to_footage_outlives_its_request_in_what_is_kept_of_the_replica(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
     reason = "Nothing can be read at https://files.example.com/secret.mp4?sig=1."
-    world.service.next_replica(Scenario(end="error", reason=reason))
-    async with world.running_bot(RETENTION_DAYS="2"):
+    quiet.service.next_replica(Scenario(end="error", reason=reason))
+    async with quiet.running_bot(RETENTION_DAYS="2"):
         link = "https://files.example.com/secret.mp4"
-        await world.after(world.request_replica(world.ana, {"train_video_url": link}), hours=10)
-        assert "secret.mp4" in _stored(world)
-        await world.advance(days=2, hours=2)
-    after = _stored(world)
+        await quiet.after(quiet.request_replica(quiet.ana, {"train_video_url": link}), hours=10)
+        assert "secret.mp4" in _stored(quiet)
+        await quiet.advance(days=2, hours=2)
+    after = _stored(quiet)
     assert "secret.mp4" not in after
     assert "Nothing can be read at files.example.com" in after
 
@@ -93,34 +91,30 @@ async def test_the_list_and_the_cards_remain_after_erasing(world: World) -> None
     assert "Status: Ready" in shown
 
 
-async def test_a_job_that_has_not_ended_is_never_erased(quiet_world: World) -> None:
-    world = quiet_world
-    world.service.next_video(Scenario(end="never"))
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await _asks_in_secret(world)
-        await world.advance(days=1, hours=2)
-    assert "A secret script." in _stored(world)
+async def test_a_job_that_has_not_ended_is_never_erased(quiet: World) -> None:
+    quiet.service.next_video(Scenario(end="never"))
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await _asks_in_secret(quiet)
+        await quiet.advance(days=1, hours=2)
+    assert "A secret script." in _stored(quiet)
 
 
-async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.service.next_video(Scenario(end="error", reason="Secretly too dark."))
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await _asks_in_secret(world)
-        [card, _] = world.posts()
-        await world.advance(days=1, hours=2)
+async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(quiet: World) -> None:
+    quiet.service.next_video(Scenario(end="error", reason="Secretly too dark."))
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await _asks_in_secret(quiet)
+        [card, _] = quiet.posts()
+        await quiet.advance(days=1, hours=2)
 
-        await world.ana.click(card, "Edit and retry")
+        await quiet.ana.click(card, "Edit and retry")
 
-        form = world.ana.modal
+        form = quiet.ana.modal
         assert form is not None
         assert form.values["replica_id"] == REPLICA
         assert form.values["script"] is None
         assert "no longer have what was entered" in str(form.view.body["blocks"])
-        await world.after(form.submit({"script": "Once more."}), minutes=5)
-    assert world.created_count() == 2
+        await quiet.after(form.submit({"script": "Once more."}), minutes=5)
+    assert quiet.created_count() == 2
 
 
 def _counts(world: World) -> dict[str, int]:
@@ -134,40 +128,38 @@ def _counts(world: World) -> dict[str, int]:
 
 @on_both_engines
 async def test_an_ended_job_is_deleted_after_twice_the_retention_time_and_not_before(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="20"):
-        await _asks_in_secret(world)
-        [card, _] = world.posts()
-    await world.advance(days=39)
-    async with world.running_bot(RETENTION_DAYS="20"):
-        await world.settle()
-    assert _counts(world) == {"jobs": 1, "attempts": 1, "deliveries": 2}
+    async with quiet.running_bot(RETENTION_DAYS="20"):
+        await _asks_in_secret(quiet)
+        [card, _] = quiet.posts()
+    await quiet.advance(days=39)
+    async with quiet.running_bot(RETENTION_DAYS="20"):
+        await quiet.settle()
+    assert _counts(quiet) == {"jobs": 1, "attempts": 1, "deliveries": 2}
 
-    await world.advance(days=2)
-    async with world.running_bot(RETENTION_DAYS="20"):
-        await world.settle()
-        assert _counts(world) == {"jobs": 0, "attempts": 0, "deliveries": 0}
+    await quiet.advance(days=2)
+    async with quiet.running_bot(RETENTION_DAYS="20"):
+        await quiet.settle()
+        assert _counts(quiet) == {"jobs": 0, "attempts": 0, "deliveries": 0}
 
         number = number_of(card)
-        await world.after(world.ana.command("/video", f"status {number}"))
-        assert world.ephemerals(world.ana)[-1].startswith(f"I can't find a video “{number}”")
-        await world.request_video(world.ana)
-    assert world.created_count() == 2
+        await quiet.after(quiet.ana.command("/video", f"status {number}"))
+        assert quiet.ephemerals(quiet.ana)[-1].startswith(f"I can't find a video “{number}”")
+        await quiet.request_video(quiet.ana)
+    assert quiet.created_count() == 2
 
 
 async def test_an_ended_job_is_kept_for_thirty_days_however_short_the_retention_time_is(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await _asks_in_secret(world)
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await _asks_in_secret(quiet)
     for days, left in ((29, 1), (2, 0)):
-        await world.advance(days=days)
-        async with world.running_bot(RETENTION_DAYS="1"):
-            await world.settle()
-        assert _counts(world)["jobs"] == left
+        await quiet.advance(days=days)
+        async with quiet.running_bot(RETENTION_DAYS="1"):
+            await quiet.settle()
+        assert _counts(quiet)["jobs"] == left
 
 
 SECRET = "A secret script"
@@ -229,11 +221,10 @@ async def test_the_sweep_makes_what_it_erased_unreadable(world: World) -> None:
 
 @on_sqlite_alone
 async def test_what_was_erased_before_a_kill_is_made_unreadable_by_the_next_process(
-    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+    quiet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await world.after(world.request_video(world.ana, {"script": f"{SECRET}. " * 50}), minutes=5)
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await quiet.after(quiet.request_video(quiet.ana, {"script": f"{SECRET}. " * 50}), minutes=5)
 
         # The process ends after the erasing and before the compaction.
         async def never(_: object, *, give_way: bool) -> bool:  # noqa: ARG001 - the signature
@@ -241,15 +232,15 @@ async def test_what_was_erased_before_a_kill_is_made_unreadable_by_the_next_proc
 
         with monkeypatch.context() as patch:
             patch.setattr("bot.store.sqlite.SQLiteDatabase.compact", never)
-            await world.advance(days=1, hours=3)
-    with contextlib.closing(sqlite3.connect(world.database)) as db:
+            await quiet.advance(days=1, hours=3)
+    with contextlib.closing(sqlite3.connect(quiet.database)) as db:
         # As a page split leaves it, which secure_delete does not overwrite.
         db.execute("PRAGMA secure_delete = OFF")
         db.execute("CREATE TABLE split AS SELECT ? AS text", (SECRET * 50,))
         db.commit()
         db.execute("DROP TABLE split")
         db.commit()
-    assert SECRET.encode() in raw(world.database)
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await world.advance(minutes=5)
-        assert SECRET.encode() not in raw(world.database)
+    assert SECRET.encode() in raw(quiet.database)
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await quiet.advance(minutes=5)
+        assert SECRET.encode() not in raw(quiet.database)

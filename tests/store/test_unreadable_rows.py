@@ -57,138 +57,128 @@ def logged(caplog: pytest.LogCaptureFixture) -> int:
 
 @pytest.mark.parametrize("damaged", DAMAGED_JOBS)
 async def test_a_job_that_cannot_be_read_is_set_aside_and_the_others_go_on(
-    damaged: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+    damaged: str, quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
     caplog.set_level(logging.INFO)
-    async with world.running_bot():
-        bad, good = await request_two(world)
-    change(world, f"UPDATE jobs SET {damaged} WHERE id = ?", number_of(bad))  # noqa: S608
+    async with quiet.running_bot():
+        bad, good = await request_two(quiet)
+    change(quiet, f"UPDATE jobs SET {damaged} WHERE id = ?", number_of(bad))  # noqa: S608
 
-    async with world.running_bot():
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(good).text
+    async with quiet.running_bot():
+        await quiet.advance(minutes=5)
+        assert "Ready" in quiet.now(good).text
         assert logged(caplog) == 1
-        card = await world.after(world.request_video(world.ben), minutes=5)
-        assert "Ready" in world.now(card).text
-        answer = await world.ana.command("/video", "list")
+        card = await quiet.after(quiet.request_video(quiet.ben), minutes=5)
+        assert "Ready" in quiet.now(card).text
+        answer = await quiet.ana.command("/video", "list")
         assert answer.ok
-        answer = await world.ana.command("/video", f"status {number_of(bad)}")
+        answer = await quiet.ana.command("/video", f"status {number_of(bad)}")
         assert answer.message is not None
         assert "is damaged. Let" in answer.message.text
-        await world.advance(minutes=10)
+        await quiet.advance(minutes=10)
         assert logged(caplog) == 1
     restore = """UPDATE jobs SET params = '{"script": "Hello, world."}' WHERE id = ?"""
-    change(world, restore, number_of(bad))
+    change(quiet, restore, number_of(bad))
 
 
 @pytest.mark.parametrize("damaged", DAMAGED_DELIVERIES)
 async def test_a_message_that_cannot_be_read_is_set_aside_and_the_others_go_on(
-    damaged: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+    damaged: str, quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        bad, good = await request_two(world)
-    change(world, f"UPDATE deliveries SET {damaged} WHERE job_id = ?", number_of(bad))  # noqa: S608
+    async with quiet.running_bot():
+        bad, good = await request_two(quiet)
+    change(quiet, f"UPDATE deliveries SET {damaged} WHERE job_id = ?", number_of(bad))  # noqa: S608
 
-    async with world.running_bot():
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(good).text
-        assert "Ready" not in world.now(bad).text
+    async with quiet.running_bot():
+        await quiet.advance(minutes=5)
+        assert "Ready" in quiet.now(good).text
+        assert "Ready" not in quiet.now(bad).text
         assert logged(caplog) == 1
 
 
 async def test_a_row_that_was_repaired_goes_on_at_the_next_start(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        bad = await world.request_video(world.ana)
+    async with quiet.running_bot():
+        bad = await quiet.request_video(quiet.ana)
     number = number_of(bad)
-    change(world, "UPDATE jobs SET state = 'unknown' WHERE id = ?", number)
-    async with world.running_bot():
-        await world.advance(minutes=5)
-        assert "Ready" not in world.now(bad).text
+    change(quiet, "UPDATE jobs SET state = 'unknown' WHERE id = ?", number)
+    async with quiet.running_bot():
+        await quiet.advance(minutes=5)
+        assert "Ready" not in quiet.now(bad).text
     assert logged(caplog) == 1
-    change(world, "UPDATE jobs SET state = 'running' WHERE id = ?", number)
-    async with world.running_bot():
-        await world.advance(minutes=5)
-        assert "Ready" in world.now(bad).text
-        assert len(world.replies(bad)) == 1
-    assert world.created_count() == 1
+    change(quiet, "UPDATE jobs SET state = 'running' WHERE id = ?", number)
+    async with quiet.running_bot():
+        await quiet.advance(minutes=5)
+        assert "Ready" in quiet.now(bad).text
+        assert len(quiet.replies(bad)) == 1
+    assert quiet.created_count() == 1
     assert logged(caplog) == 1
 
 
 async def test_a_candidate_that_cannot_be_read_is_left_out(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
+    async with quiet.running_bot():
+        card = await quiet.request_video(quiet.ana)
     change(
-        world,
+        quiet,
         "UPDATE attempts SET candidate_id = CAST(X'FF' AS TEXT), remote_id = NULL WHERE job_id = ?",
         number_of(card),
     )
-    change(world, "UPDATE jobs SET state = 'unconfirmed', remote_id = NULL")
-    async with world.running_bot():
-        await world.advance(hours=1)
-        assert "Create again" in str(world.question(card).blocks)
+    change(quiet, "UPDATE jobs SET state = 'unconfirmed', remote_id = NULL")
+    async with quiet.running_bot():
+        await quiet.advance(hours=1)
+        assert "Create again" in str(quiet.question(card).blocks)
         assert logged(caplog) == 1
-    assert world.created_count() == 1
+    assert quiet.created_count() == 1
 
 
-async def test_the_script_of_a_job_that_cannot_be_read_is_erased_like_others(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="1"):
-        for card in await request_two(world):
+async def test_the_script_of_a_job_that_cannot_be_read_is_erased_like_others(quiet: World) -> None:
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        for card in await request_two(quiet):
             bad = card
-        await world.advance(minutes=5)
-    change(world, f"UPDATE jobs SET {NOT_UTF8} WHERE id = ?", number_of(bad))  # noqa: S608
-    async with world.running_bot(RETENTION_DAYS="1"):
-        await world.advance(days=1, hours=2)
-    with contextlib.closing(sqlite3.connect(world.database)) as db:
+        await quiet.advance(minutes=5)
+    change(quiet, f"UPDATE jobs SET {NOT_UTF8} WHERE id = ?", number_of(bad))  # noqa: S608
+    async with quiet.running_bot(RETENTION_DAYS="1"):
+        await quiet.advance(days=1, hours=2)
+    with contextlib.closing(sqlite3.connect(quiet.database)) as db:
         assert db.execute("SELECT count(*), sum(erased) FROM jobs").fetchone() == (2, 2)
         assert SECRET.encode() not in b"".join(db.serialize().splitlines())
 
 
-async def test_a_time_that_cannot_be_read_does_not_end_the_bot(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
+async def test_a_time_that_cannot_be_read_does_not_end_the_bot(quiet: World) -> None:
+    async with quiet.running_bot():
+        card = await quiet.request_video(quiet.ana)
     for table in ("jobs", "deliveries"):
-        change(world, f"UPDATE {table} SET due_at = 'soon'")  # noqa: S608
-    async with world.running_bot():
-        await world.advance(minutes=10)
-        assert "Ready" in world.now(card).text
+        change(quiet, f"UPDATE {table} SET due_at = 'soon'")  # noqa: S608
+    async with quiet.running_bot():
+        await quiet.advance(minutes=10)
+        assert "Ready" in quiet.now(card).text
 
 
 @pytest.mark.parametrize("damaged", ["CAST(X'FF' AS TEXT)", "X'00'"])
 async def test_without_a_team_that_can_be_read_slack_is_asked_and_people_are_served(
-    damaged: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+    damaged: str, quiet: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        await world.request_video(world.ana)
-    change(world, f"UPDATE installation SET team_id = {damaged}")  # noqa: S608
-    async with world.running_bot():
-        card = await world.after(world.request_video(world.ana), minutes=5)
-        assert "Ready" in world.now(card).text
+    async with quiet.running_bot():
+        await quiet.request_video(quiet.ana)
+    change(quiet, f"UPDATE installation SET team_id = {damaged}")  # noqa: S608
+    async with quiet.running_bot():
+        card = await quiet.after(quiet.request_video(quiet.ana), minutes=5)
+        assert "Ready" in quiet.now(card).text
         assert logged(caplog) == 1
-    found = {each.name: each async for each in doctor.examine(world.environment("0"))}
+    found = {each.name: each async for each in doctor.examine(quiet.environment("0"))}
     assert "row 1 of installation" in found["database rows"].message
     assert not any("another workspace" in each.message for each in found.values())
 
 
-async def test_the_doctor_lists_rows_that_cannot_be_read(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
-    change(world, "UPDATE jobs SET state = 'A secret script.' WHERE id = ?", number_of(card))
-    change(world, "UPDATE deliveries SET channel = CAST(X'FF' AS TEXT)")
-    environ = world.environment("0")
+async def test_the_doctor_lists_rows_that_cannot_be_read(quiet: World) -> None:
+    async with quiet.running_bot():
+        card = await quiet.request_video(quiet.ana)
+    change(quiet, "UPDATE jobs SET state = 'A secret script.' WHERE id = ?", number_of(card))
+    change(quiet, "UPDATE deliveries SET channel = CAST(X'FF' AS TEXT)")
+    environ = quiet.environment("0")
     found = {each.name: each async for each in doctor.examine(environ)}["database rows"]
     assert not found.ok
     assert f"row {number_of(card)} of jobs, row 1 of deliveries" in found.message
@@ -237,18 +227,16 @@ async def finding(world: World) -> Finding:
     return {each.name: each async for each in doctor.examine(environ)}["database"]
 
 
-async def test_the_doctor_says_that_a_database_is_gone_whose_log_is_left(
-    quiet_world: World,
-) -> None:
-    async with Store.open(quiet_world.database, Timings()) as store:
+async def test_the_doctor_says_that_a_database_is_gone_whose_log_is_left(quiet: World) -> None:
+    async with Store.open(quiet.database, Timings()) as store:
         await fill(store, 3)
-        wal = quiet_world.database.with_name("bot.db-wal").read_bytes()
-    quiet_world.database.unlink()
-    quiet_world.database.with_name("bot.db-wal").write_bytes(wal)
-    found = await finding(quiet_world)
+        wal = quiet.database.with_name("bot.db-wal").read_bytes()
+    quiet.database.unlink()
+    quiet.database.with_name("bot.db-wal").write_bytes(wal)
+    found = await finding(quiet)
     assert not found.ok
     assert "is missing or empty, but there is" in found.message
-    quiet_world.database.with_name("bot.db-wal").unlink()
+    quiet.database.with_name("bot.db-wal").unlink()
 
 
 class UnsyncedDisk:

@@ -32,38 +32,36 @@ async def calls_back(world: World) -> None:
 
 @on_both_engines
 async def test_what_was_counted_yesterday_and_is_refused_today_is_given_back_yesterday(
-    quiet_world: World,
+    quiet: World,
 ) -> None:
-    world = quiet_world
-    world.service.faults.always("create_video", BUSY)
-    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        await world.request_video(world.ana)
-        await world.after(world.request_video(world.ben), hours=1)
-        world.clock.set(world.clock.now() + timedelta(hours=15))
-        await world.settle()
-        assert used(world) == {TODAY: 2, MONTH: 2}
-        world.service.faults.clear()
-        world.service.faults.next("create_video", REFUSAL)
-        world.clock.set(world.clock.now() + timedelta(hours=1))
-        await world.settle()
-        await world.advance(minutes=10)
-        ended = [each for each in (world.ana, world.ben) if not used(world, each.user.id)]
+    quiet.service.faults.always("create_video", BUSY)
+    async with quiet.running_bot(MAX_PER_USER_PER_DAY="1"):
+        await quiet.request_video(quiet.ana)
+        await quiet.after(quiet.request_video(quiet.ben), hours=1)
+        quiet.clock.set(quiet.clock.now() + timedelta(hours=15))
+        await quiet.settle()
+        assert used(quiet) == {TODAY: 2, MONTH: 2}
+        quiet.service.faults.clear()
+        quiet.service.faults.next("create_video", REFUSAL)
+        quiet.clock.set(quiet.clock.now() + timedelta(hours=1))
+        await quiet.settle()
+        await quiet.advance(minutes=10)
+        ended = [each for each in (quiet.ana, quiet.ben) if not used(quiet, each.user.id)]
         assert len(ended) == 1, "the one that was refused"
-        assert used(world) == {TODAY: 1, MONTH: 1}
-        await world.request_video(ended[0])
-        assert used(world) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
+        assert used(quiet) == {TODAY: 1, MONTH: 1}
+        await quiet.request_video(ended[0])
+        assert used(quiet) == {TODAY: 1, TOMORROW: 1, MONTH: 2}
 
 
 @on_both_engines
-async def test_what_a_limit_refuses_is_not_counted(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(MAX_OPEN_PER_USER="1"):
-        await world.request_video(world.ana)
-    async with world.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
-        form = await world.open_form(world.ana)
+async def test_what_a_limit_refuses_is_not_counted(quiet: World) -> None:
+    async with quiet.running_bot(MAX_OPEN_PER_USER="1"):
+        await quiet.request_video(quiet.ana)
+    async with quiet.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
+        form = await quiet.open_form(quiet.ana)
         await form.submit(VALUES)
         assert form.errors
-        assert used(world) == {TODAY: 1, MONTH: 1}
+        assert used(quiet) == {TODAY: 1, MONTH: 1}
 
 
 @on_both_engines
@@ -94,17 +92,16 @@ async def test_what_an_earlier_call_has_made_gives_back_the_count_of_the_next(wo
 
 @pytest.mark.parametrize("answer", [429, 400])
 async def test_a_call_that_made_something_counts_although_its_answer_said_that_it_had_not(
-    quiet_world: World, answer: int
+    quiet: World, answer: int
 ) -> None:
-    world = quiet_world
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", CannedResponse(answer, {"message": "no"}, done=True))
-    world.service.faults.always("create_video", BUSY)
-    async with world.running_bot():
-        await world.request_video(world.ana)
-        assert used(world) == ({} if answer == 400 else {TODAY: 1, MONTH: 1})
-        await world.after(calls_back(world), minutes=20)
-        assert used(world) == {TODAY: 1, MONTH: 1}
+    quiet.service.callback_plan = CallbackPlan(times=0)
+    quiet.service.faults.next("create_video", CannedResponse(answer, {"message": "no"}, done=True))
+    quiet.service.faults.always("create_video", BUSY)
+    async with quiet.running_bot():
+        await quiet.request_video(quiet.ana)
+        assert used(quiet) == ({} if answer == 400 else {TODAY: 1, MONTH: 1})
+        await quiet.after(calls_back(quiet), minutes=20)
+        assert used(quiet) == {TODAY: 1, MONTH: 1}
 
 
 @on_both_engines
@@ -124,17 +121,16 @@ async def test_a_request_that_may_have_cost_money_keeps_counting_whoever_ends_it
     assert used(world) == {MONTH: 3}, "days are forgotten"
 
 
-async def test_what_was_never_sent_is_given_back(quiet_world: World) -> None:
-    world = quiet_world
-    world.service.faults.always("create_video", BUSY)
-    async with world.running_bot():
-        await world.request_video(world.ana, {"script": "Words " * 300})
-        assert used(world) == {TODAY: 1, MONTH: 1}
-        world.clock.set(world.clock.now() + timedelta(days=2))
-        await world.settle()
-        await world.advance(minutes=2)
-        assert used(world) == {}
-        assert world.query("SELECT DISTINCT spoken_ms FROM usage") == [{"spoken_ms": 0}]
+async def test_what_was_never_sent_is_given_back(quiet: World) -> None:
+    quiet.service.faults.always("create_video", BUSY)
+    async with quiet.running_bot():
+        await quiet.request_video(quiet.ana, {"script": "Words " * 300})
+        assert used(quiet) == {TODAY: 1, MONTH: 1}
+        quiet.clock.set(quiet.clock.now() + timedelta(days=2))
+        await quiet.settle()
+        await quiet.advance(minutes=2)
+        assert used(quiet) == {}
+        assert quiet.query("SELECT DISTINCT spoken_ms FROM usage") == [{"spoken_ms": 0}]
 
 
 def audit(world: World) -> list[tuple[str, str, str, str, str]]:
@@ -148,59 +144,56 @@ def audit(world: World) -> list[tuple[str, str, str, str, str]]:
 
 
 @on_both_engines
-async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    ana, ben = world.ana.user.name, world.ben.user.name
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id, RETENTION_DAYS="30"):
-        world.service.next_video(Scenario(end="error", reason="The replica is shy."))
-        first = await world.after(world.request_video(world.ana, {"script": "One."}), minutes=5)
-        await world.ana.click(world.now(first), "Edit and retry")
-        assert world.ana.modal is not None
-        await world.after(world.ana.modal.submit({"script": "Two."}))
-        assert audit(world) == [], "their rows say who asked for them"
+async def test_all_that_people_do_is_recorded_once_and_forgotten_in_time(quiet: World) -> None:
+    ana, ben = quiet.ana.user.name, quiet.ben.user.name
+    async with quiet.running_bot(ADMIN_USERS=quiet.ben.user.id, RETENTION_DAYS="30"):
+        quiet.service.next_video(Scenario(end="error", reason="The replica is shy."))
+        first = await quiet.after(quiet.request_video(quiet.ana, {"script": "One."}), minutes=5)
+        await quiet.ana.click(quiet.now(first), "Edit and retry")
+        assert quiet.ana.modal is not None
+        await quiet.after(quiet.ana.modal.submit({"script": "Two."}))
+        assert audit(quiet) == [], "their rows say who asked for them"
 
         # What a person does about a create call without an answer, each twice: it counts once.
-        asking = await world.loses_create(script="Three.")
-        question = world.question(asking)
-        world.service.faults.next("create_video", Reset(done=True))
+        asking = await quiet.loses_create(script="Three.")
+        question = quiet.question(asking)
+        quiet.service.faults.next("create_video", Reset(done=True))
         for _ in range(2):
-            await world.ben.click(question, AGAIN)
-        await world.advance(minutes=16)
+            await quiet.ben.click(question, AGAIN)
+        await quiet.advance(minutes=16)
         [made, _] = [
-            each.video_id for each in world.service.videos.values() if each.script == "Three."
+            each.video_id for each in quiet.service.videos.values() if each.script == "Three."
         ]
-        await world.ana.click(world.question(asking), "I found it")
-        assert world.ana.modal is not None
-        await world.after(world.ana.modal.submit({"remote_id": made}))
-        cancelled = await world.loses_create(script="Four.")
-        question = world.question(cancelled)
+        await quiet.ana.click(quiet.question(asking), "I found it")
+        assert quiet.ana.modal is not None
+        await quiet.after(quiet.ana.modal.submit({"remote_id": made}))
+        cancelled = await quiet.loses_create(script="Four.")
+        question = quiet.question(cancelled)
         for _ in range(2):
-            await world.ana.click(question, "Cancel request")
-        stopped = await world.after(world.request_video(world.ana, {"script": "Five."}), seconds=30)
+            await quiet.ana.click(question, "Cancel request")
+        stopped = await quiet.after(quiet.request_video(quiet.ana, {"script": "Five."}), seconds=30)
         for _ in range(2):
-            await world.ben.click(world.now(stopped), "Stop waiting")
+            await quiet.ben.click(quiet.now(stopped), "Stop waiting")
         expected = [
             ("created_again", ben, number_of(asking), "video", ""),
             ("found", ana, number_of(asking), "video", made),
             ("cancelled", ana, number_of(cancelled), "video", ""),
             ("stopped", ben, number_of(stopped), "video", ""),
         ]
-        assert audit(world) == expected
+        assert audit(quiet) == expected
 
-        await world.advance(minutes=10)
-        assert audit(world) == expected
-        assert "Five." not in str(audit(world))
+        await quiet.advance(minutes=10)
+        assert audit(quiet) == expected
+        assert "Five." not in str(audit(quiet))
 
-    await world.advance(days=31)
-    async with world.running_bot(RETENTION_DAYS="30"):
-        await world.settle()
-        assert audit(world) == [(*row[:4], "") for row in expected]
-    await world.advance(days=90)
-    async with world.running_bot(RETENTION_DAYS="30"):
-        await world.settle()
-        assert audit(world) == []
+    await quiet.advance(days=31)
+    async with quiet.running_bot(RETENTION_DAYS="30"):
+        await quiet.settle()
+        assert audit(quiet) == [(*row[:4], "") for row in expected]
+    await quiet.advance(days=90)
+    async with quiet.running_bot(RETENTION_DAYS="30"):
+        await quiet.settle()
+        assert audit(quiet) == []
 
 
 @on_sqlite_alone

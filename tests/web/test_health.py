@@ -60,13 +60,10 @@ async def test_a_bot_that_works_says_so_with_its_last_successes(world: World) ->
     assert timedelta(0) <= world.clock.now() - last < timedelta(seconds=10)
 
 
-async def test_a_bot_that_reaches_neither_slack_nor_the_service_is_not_ready(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
+async def test_a_bot_that_reaches_neither_slack_nor_the_service_is_not_ready(quiet: World) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
-    async with world.running_bot(SLACK_API_URL=f"{gone}/api/", VIDEO_API_URL=gone):
-        status, said = await ready(world)
+    async with quiet.running_bot(SLACK_API_URL=f"{gone}/api/", VIDEO_API_URL=gone):
+        status, said = await ready(quiet)
     assert (status, said["ready"]) == (503, False)
     for side, setting in (("slack", "SLACK_API_URL"), ("video_service", "VIDEO_API_URL")):
         part = said["checks"][side]
@@ -96,29 +93,25 @@ async def test_an_outage_of_one_side_leaves_the_bot_ready_but_degraded(world: Wo
     assert "Slack does not answer" in said["checks"]["slack"]["reason"]
 
 
-async def test_a_bot_whose_token_is_refused_is_not_ready_until_it_is_accepted(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.slack.auth_error = "invalid_auth"
-    async with world.running_bot():
-        status, slack = await check(world, "slack")
+async def test_a_bot_whose_token_is_refused_is_not_ready_until_it_is_accepted(quiet: World) -> None:
+    quiet.slack.auth_error = "invalid_auth"
+    async with quiet.running_bot():
+        status, slack = await check(quiet, "slack")
         assert (status, slack["ok"]) == (503, False)
         assert slack["reason"].startswith("Slack refuses SLACK_BOT_TOKEN (invalid_auth): install")
-        world.slack.auth_error = None
-        await world.advance(minutes=1)
-        status, slack = await check(world, "slack")
+        quiet.slack.auth_error = None
+        await quiet.advance(minutes=1)
+        status, slack = await check(quiet, "slack")
         assert (status, slack["ok"]) == (200, True)
 
 
-async def test_a_token_of_another_workspace_is_not_ready(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
+async def test_a_token_of_another_workspace_is_not_ready(quiet: World) -> None:
+    async with quiet.running_bot():
         pass
     other = {"ok": True, "team_id": "T0THER", "user": "bot", "bot_id": "B1"}
-    world.slack.faults.next("auth.test", CannedResponse(200, other))
-    async with world.running_bot():
-        status, slack = await check(world, "slack")
+    quiet.slack.faults.next("auth.test", CannedResponse(200, other))
+    async with quiet.running_bot():
+        status, slack = await check(quiet, "slack")
     assert status == 503
     assert "belongs to another workspace" in slack["reason"]
 
@@ -180,46 +173,45 @@ async def test_readiness_says_nothing_about_anybody(world: World) -> None:
     assert world.slack.bot_token not in shown
 
 
-async def test_a_closed_socket_is_not_ready_after_a_minute(quiet_world: World) -> None:
-    world = quiet_world
-    world.socket_mode = True
-    async with world.running_bot():
-        status, socket = await check(world, "socket")
+async def test_a_closed_socket_is_not_ready_after_a_minute(quiet: World) -> None:
+    quiet.socket_mode = True
+    async with quiet.running_bot():
+        status, socket = await check(quiet, "socket")
         assert (status, socket["ok"], socket["connected"]) == (200, True, True)
         assert socket["last_success"]
 
-        world.slack.faults.always("apps.connections.open", CannedResponse(503))
-        await world.slack.socket_mode.close()
+        quiet.slack.faults.always("apps.connections.open", CannedResponse(503))
+        await quiet.slack.socket_mode.close()
         async with asyncio.timeout(30):
-            while (await check(world, "socket"))[1]["connected"]:
+            while (await check(quiet, "socket"))[1]["connected"]:
                 pass
-        assert (await ready(world))[0] == 200, "it is opened again within seconds, usually"
-        await world.advance(minutes=2)
-        status, socket = await check(world, "socket")
+        assert (await ready(quiet))[0] == 200, "it is opened again within seconds, usually"
+        await quiet.advance(minutes=2)
+        status, socket = await check(quiet, "socket")
         assert (status, socket["ok"]) == (503, False)
         assert "SLACK_APP_TOKEN" in socket["reason"]
-        assert (await scrape(world)).value("replica_bot_check_ok", check="socket") == 0
+        assert (await scrape(quiet)).value("replica_bot_check_ok", check="socket") == 0
 
         # A clock that was set back makes it a minute from then.
-        world.clock.set(world.clock.now() - timedelta(days=1))
-        assert (await ready(world))[0] == 200
-        await world.advance(minutes=2)
-        assert (await ready(world))[0] == 503
+        quiet.clock.set(quiet.clock.now() - timedelta(days=1))
+        assert (await ready(quiet))[0] == 200
+        await quiet.advance(minutes=2)
+        assert (await ready(quiet))[0] == 503
 
-        world.slack.faults.clear()
-        await world.slack.socket_mode.reached(opened=2)
+        quiet.slack.faults.clear()
+        await quiet.slack.socket_mode.reached(opened=2)
         async with asyncio.timeout(30):
-            while (await ready(world))[0] != 200:
+            while (await ready(quiet))[0] != 200:
                 pass
 
 
 @pytest.fixture
-async def patient_world(quiet_world: World) -> AsyncIterator[World]:
+async def patient_world(quiet: World) -> AsyncIterator[World]:
     """A world whose bot answers from its last look for as long as it does outside of tests."""
-    quiet_world.pauses = {**quiet_world.pauses, "report_max_age": Timings().report_max_age}
-    async with quiet_world.running_bot():
-        await quiet_world.settle()
-        yield quiet_world
+    quiet.pauses = {**quiet.pauses, "report_max_age": Timings().report_max_age}
+    async with quiet.running_bot():
+        await quiet.settle()
+        yield quiet
 
 
 async def flood(patient_world: World, path: str) -> set[bytes]:

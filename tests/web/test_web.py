@@ -122,18 +122,15 @@ async def test_a_replayed_command_opens_one_form(world: World) -> None:
     assert len(world.slack.modals[world.ana.user.id]) == 1
 
 
-async def test_a_replayed_submission_makes_one_video_after_a_restart_too(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        form = await world.open_form(world.ana)
-        await world.after(form.submit({"replica_id": REPLICA, "script": "Hello, world."}))
-    async with world.running_bot():
+async def test_a_replayed_submission_makes_one_video_after_a_restart_too(quiet: World) -> None:
+    async with quiet.running_bot():
+        form = await quiet.open_form(quiet.ana)
+        await quiet.after(form.submit({"replica_id": REPLICA, "script": "Hello, world."}))
+    async with quiet.running_bot():
         assert {answer.status for answer in await form.resubmit(3)} == {200}
-        await world.advance(minutes=10)
-    assert world.created_count() == 1
-    assert len(world.posts()) == 2
+        await quiet.advance(minutes=10)
+    assert quiet.created_count() == 1
+    assert len(quiet.posts()) == 2
 
 
 async def asks_what_to_do(world: World) -> Message:
@@ -243,10 +240,10 @@ async def test_callbacks_that_each_name_another_id_cause_few_reads(
 
 
 @on_sqlite_alone
-async def test_only_the_hash_of_a_token_is_stored(quiet_world: World) -> None:
-    async with quiet_world.running_bot():
-        token = (await callback_path(quiet_world)).removeprefix("/callbacks/")
-    stored = quiet_world.database.read_bytes()
+async def test_only_the_hash_of_a_token_is_stored(quiet: World) -> None:
+    async with quiet.running_bot():
+        token = (await callback_path(quiet)).removeprefix("/callbacks/")
+    stored = quiet.database.read_bytes()
     assert hashlib.sha256(token.encode()).hexdigest().encode() in stored
     assert token.encode() not in stored
 
