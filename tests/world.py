@@ -231,6 +231,19 @@ class World(HasDatabase):
         assert answer.ok
         return person.form
 
+    async def submit_form(
+        self,
+        person: Person,
+        values: Mapping[str, Any],
+        text: str = "",
+        channel: str = "studio",
+        command: str = "/video",
+    ) -> Modal:
+        """Open a form, submit it once with these values, and return it, accepted or not."""
+        form = await self.open_form(person, text, channel, command)
+        await form.submit(values)
+        return form
+
     async def open_form_and_remove_bot(
         self, person: Person, channel: str = "vault", command: str = "/video"
     ) -> Modal:
@@ -310,6 +323,11 @@ class World(HasDatabase):
         """Return the replies in the thread of a card, without questions."""
         thread = self.slack.thread(card.channel, card.ts)
         return [m for m in thread if m.ts != card.ts and not is_question(m)]
+
+    def reply(self, card: Message) -> Message:
+        """Return the reply in the thread of a card: there is one."""
+        [reply] = self.replies(card)
+        return reply
 
     def questions(self, card: Message) -> list[Message]:
         """Return what the person was asked about the job of a card, wherever, oldest first."""

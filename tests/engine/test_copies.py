@@ -148,8 +148,7 @@ async def test_an_envelope_that_two_copies_receive_is_one_request(world: World) 
         assert len(world.slack.socket_mode.connections) == 2
         for twice in (False, True):
             world.slack.socket_mode.delivers_twice = twice
-            form = await world.open_form(world.ana)
-            await form.submit(VALUES)
+            form = await world.submit_form(world.ana, VALUES)
             assert not form.is_open
             # While the second copy stores it once more, it has the job's row locked.
             async with asyncio.timeout(30):

@@ -58,8 +58,7 @@ async def _calls_back(world: World, lost: Lost, video_id: str) -> None:
 
 async def _types(world: World, lost: Lost, remote_id: str) -> Modal:
     await world.ana.click(world.question(lost.card), "I found it")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     await world.after(form.submit({"remote_id": remote_id}))
     return form
 
@@ -90,8 +89,7 @@ async def test_an_id_that_is_named_again_while_it_is_read_is_not_lost(world: Wor
     lost = await _lost(world, ODD[0])
     [video_id] = world.service.videos
     await world.ana.click(world.question(lost.card), "I found it")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     await form.submit({"remote_id": video_id})
 
     async def confirms(when: str, operation: str, _: str) -> None:
@@ -141,8 +139,7 @@ async def test_an_id_from_a_person_that_cannot_be_verified_is_used_after_a_warni
     assert form.values["remote_id"] == video_id, "nothing typed is lost"
     await world.advance(minutes=5)
     assert not world.replies(lost.card), "it is not used before the person says so"
-    await form.submit({})
-    assert not form.is_open, form.errors
+    await form.send({})
     await world.advance(minutes=5)
 
     assert "is ready" in world.replies(lost.card)[0].text
@@ -251,8 +248,7 @@ async def test_a_video_that_is_late_is_not_ended_by_one_answer_that_does_not_fin
     world.service.faults.next("read_video", answer)
     await world.advance(minutes=15)
 
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
+    assert "is ready" in world.reply(card).text
 
 
 async def test_a_video_is_not_ended_by_answers_that_do_not_find_it_now_and_then(
@@ -276,8 +272,7 @@ async def test_a_training_that_is_not_found_for_hours_goes_on(world: World) -> N
     world.service.faults.clear()
     await world.advance(hours=6)
 
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
+    assert "is ready" in world.reply(card).text
 
 
 async def test_a_video_that_stays_unknown_for_an_hour_has_failed(world: World) -> None:
@@ -289,8 +284,7 @@ async def test_a_video_that_stays_unknown_for_an_hour_has_failed(world: World) -
     assert not world.replies(card)
     await world.advance(minutes=15)
 
-    [reply] = world.replies(card)
-    assert "can't find this video" in reply.text
+    assert "can't find this video" in world.reply(card).text
 
 
 # ── What a create call may have made ──────────────────────────────────────────────────────────

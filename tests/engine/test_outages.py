@@ -129,8 +129,7 @@ async def test_a_long_rate_limit_is_one_line(
 
 
 async def ask(world: World, person: Person) -> None:
-    form = await world.open_form(person)
-    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    form = await world.submit_form(person, {"replica_id": REPLICA, "script": "Hello, world."})
     assert not form.is_open, form.errors
     await world.settle()
 

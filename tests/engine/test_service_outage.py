@@ -55,8 +55,7 @@ async def bot_at_work(world: World, timings: Timings = TIMINGS) -> AsyncIterator
 
 async def ask(world: World, person: Person, replica: str = REPLICA, script: str = "Hello.") -> None:
     """Submit the form, without waiting for what becomes of it."""
-    form = await world.open_form(person)
-    await form.submit({"replica_id": replica, "script": script})
+    form = await world.submit_form(person, {"replica_id": replica, "script": script})
     assert not form.is_open, form.errors
 
 
@@ -237,8 +236,7 @@ async def test_a_request_that_waits_for_the_end_of_an_outage_for_a_day_ends_with
         await quiet.after(ask_often(quiet, 5))
         card = [each for each in quiet.slack.messages("studio") if "is down" in each.text][-1]
         await quiet.advance(hours=26)
-        [reply] = quiet.replies(card)
-        assert "couldn't send this in time" in reply.text
+        assert "couldn't send this in time" in quiet.reply(card).text
 
 
 async def test_what_waits_for_the_end_of_an_outage_costs_no_work(quiet: World) -> None:

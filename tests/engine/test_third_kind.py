@@ -144,8 +144,7 @@ async def world(quiet: World) -> AsyncIterator[World]:
 
 async def _cuts(world: World, name: str = "Spring") -> Message:
     """Ask for a trailer with its form and return its card."""
-    form = await world.open_form(world.ana, command=COMMAND)
-    await form.submit({"video_name": name})
+    form = await world.submit_form(world.ana, {"video_name": name}, command=COMMAND)
     assert not form.is_open
     await world.settle()
     return world.posts()[-1]
@@ -180,10 +179,8 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     [video_id] = world.service.videos
 
     await world.ana.click(world.question(card), "I found it")
-    form = world.ana.modal
-    assert form is not None
-    await form.submit({"remote_id": video_id})
-    assert not form.is_open, form.errors
+    form = world.ana.form
+    await form.send({"remote_id": video_id})
     await world.advance(minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
@@ -221,6 +218,5 @@ async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
         await quiet.advance(hours=1, minutes=5)
 
     for card in cards:
-        [reply] = quiet.replies(card)
-        assert "” is ready" in reply.text
+        assert "” is ready" in quiet.reply(card).text
     assert len(quiet.service.videos) == 3

@@ -26,8 +26,7 @@ SILENT = CallbackPlan(times=0)
 async def _gives_id(world: World, card: Message, remote_id: str, *, warned: bool = False) -> Modal:
     """Type an id; ``warned``: it cannot be verified, and the warning is confirmed."""
     await world.ana.click(world.question(card), "I found it")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     await form.submit({"remote_id": remote_id})
     if warned:
         assert "I can't tell" in str(form.view.body)
@@ -162,14 +161,11 @@ async def test_an_id_that_cannot_be_read_now_is_checked_later(
         with subtests.test(status=status):
             world.service.faults.always("read_video", CannedResponse(status, {"message": "No"}))
             await world.ana.click(world.question(asking), "I found it")
-            form = world.ana.modal
-            assert form is not None
+            form = world.ana.form
             await form.submit({"remote_id": video_id})
             assert "I can't tell" in str(form.view.body)
-    warned = world.ana.modal
-    assert warned is not None
-    await warned.submit({})
-    assert not warned.is_open, warned.errors
+    warned = world.ana.form
+    await warned.send({})
     await world.advance(minutes=1)
     assert not world.replies(asking)
     world.service.faults.clear()
@@ -209,8 +205,7 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
     world.service.down = False
     await world.advance(minutes=10)
 
-    [reply] = world.replies(asking)
-    assert f"/watch/{video_id}" in reply.text
+    assert f"/watch/{video_id}" in world.reply(asking).text
 
 
 async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(world: World) -> None:
@@ -301,8 +296,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(quiet: Wo
         assert len(quiet.questions(asking)) == 2
         await quiet.advance(minutes=30)
 
-    [reply] = quiet.replies(asking)
-    assert "No answer in a week." in reply.text
+    assert "No answer in a week." in quiet.reply(asking).text
     assert len(quiet.requests_for("create_video")) == 1
 
 
@@ -513,5 +507,4 @@ async def test_a_job_whose_step_failed_goes_on_when_its_lease_ends(
     await world.advance(minutes=5)
 
     assert "a step failed" in caplog.messages
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
+    assert "is ready" in world.reply(card).text

@@ -97,8 +97,7 @@ async def test_a_request_is_created_once_an_approver_says_so(world: World) -> No
     assert not labels(settled)
     assert "We are glad" not in str(settled.blocks)
     assert "Requested by ana · Approved by ben" in world.now(card).text
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
+    assert "is ready" in world.reply(card).text
     assert len(requests(world)) == 1
     assert audit(world) == [
         ("approved", world.ben.user.id, ""),
@@ -167,8 +166,7 @@ async def test_nobody_approves_their_own_request_or_somebody_elses_without_being
         await world.request_video(world.ana, {"script": SCRIPT})
         await world.after(world.ben.click(requests(world)[-1], "Approve"))
         assert world.ephemerals(world.ben, "approvals")[-1] == "Only an approver can do that."
-        form = await world.open_form(cleo)
-        await form.submit({"replica_id": "r-anna-42", "script": SCRIPT})
+        form = await world.submit_form(cleo, {"replica_id": "r-anna-42", "script": SCRIPT})
         assert "You're the only approver" in str(form.errors)
         await world.settle()
         assert len(requests(world)) == 3
@@ -244,8 +242,7 @@ async def test_a_person_cancels_a_request_that_waits(world: World) -> None:
     ana = world.ana.user.id
     assert world.created_count() == 0
     assert f"Cancelled by <@{ana}>." in world.now(asked).text
-    [reply] = world.replies(card)
-    assert reply.text.endswith("was cancelled.\nYou weren't charged.")
+    assert world.reply(card).text.endswith("was cancelled.\nYou weren't charged.")
     assert world.ephemerals(world.ana) == [f"<@{ana}> has already cancelled this."]
     assert world.ephemerals(world.ben, "approvals") == [f"<@{ana}> has already cancelled this."]
 
@@ -482,8 +479,7 @@ async def test_a_message_that_is_edited_when_it_asks_about_another_request_shows
     async def edits(when: str, method: str, arguments: Json) -> None:
         if (when, method) == ("before", "chat.update") and "Cancelled by" in str(arguments):
             world.slack.on_request = None
-            form = await world.open_form(world.ana)
-            await form.submit({"replica_id": "r-anna-42", "script": "Number 2."})
+            await world.submit_form(world.ana, {"replica_id": "r-anna-42", "script": "Number 2."})
             again.append(card)
 
     world.slack.on_request = edits
@@ -547,8 +543,7 @@ async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(
         await approving.after(approving.ben.open_home())
         await approving.after(approving.ben.tab.click("Approve"), minutes=5)
         assert approving.created_count() == 2
-        [reply] = approving.replies(card)
-        assert "is ready" in reply.text
+        assert "is ready" in approving.reply(card).text
 
 
 OTHERS: Final = (

@@ -60,8 +60,7 @@ async def base_payloads(world: World, question: Message) -> Mapping[str, Callabl
         view = submitted_view(form)
         return {**interaction(world.slack, ana.user, kind, studio), "view": view}
 
-    id_form = ana.modal
-    assert id_form is not None
+    id_form = ana.form
     await id_form._fill_in(id_form._field("remote_id"), "v-mine")
     form = await world.open_form(ana)
     await form._fill_in(form._field("replica_id"), REPLICA)

@@ -77,8 +77,7 @@ async def test_forms_that_are_sent_at_once_do_not_pass_a_limit_together(world: W
 
 @bot_with(MAX_OPEN_PER_USER="1", MAX_PER_USER_PER_DAY="1", MAX_PER_DAY="1")
 async def test_a_form_that_is_sent_twice_is_not_limited_by_itself(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit(VALUES)
+    form = await world.submit_form(world.ana, VALUES)
     assert [answer.body for answer in await form.resubmit(5)] == [""] * 5
     await world.settle()
     assert world.created_count() == 1
@@ -288,14 +287,12 @@ async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spe
     world: World,
 ) -> None:
     world.slack.faults.always("usergroups.users.list", CannedResponse(503))
-    form = await world.open_form(world.ana)
-    await form.submit(VALUES)
+    form = await world.submit_form(world.ana, VALUES)
     assert form.errors["replica_id"].startswith("I couldn't check")
     world.slack.faults.always("usergroups.users.list", None)
     assert world.slack.user_groups is not None
     world.slack.user_groups[GROUP] = UserGroup({world.ana.user.id})
-    await form.submit()
-    assert not form.is_open
+    await form.send()
     await world.settle()
     assert world.created_count() == 1
 
@@ -309,8 +306,7 @@ async def test_other_channels_than_the_allowed_ones_are_refused_with_where_to_go
             f"I don't post in this channel. Use <#{lobby.id}>, or a direct message with me. To "
             f"use it here, ask <@{quiet.ben.user.id}>."
         )
-        form = await quiet.open_form(quiet.ana, channel="lobby")
-        await form.submit({**VALUES, "where": studio.id})
+        form = await quiet.submit_form(quiet.ana, {**VALUES, "where": studio.id}, channel="lobby")
         assert form.errors == {
             "where": "I don't post in this channel. Use #lobby, or a direct message with me. To "
             "use it here, ask ben."
@@ -367,8 +363,7 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(quie
 
         form = await limits_form(quiet, ana)
         assert form.values[f"{PER_USER}.0"] == "10"
-        await form.submit({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
-        assert not form.is_open, form.errors
+        await form.send({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
         await quiet.advance(seconds=10)
         for admin in (ana, cleo):
             shown = words(admin.home)
@@ -376,8 +371,7 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(quie
             assert f"<@{ana.user.id}> lowered requests per person per day from 10 to 1" in shown
         answer = await ben.command("/video")
         assert "your limit of 1 request a day" in answer.body
-        request = await quiet.open_form(cleo)
-        await request.submit(ONE_VIDEO)
+        request = await quiet.submit_form(cleo, ONE_VIDEO)
         assert not request.is_open, "admins are on every list"
 
         # An empty number is the one of the settings, and an empty list is everyone.
@@ -396,8 +390,7 @@ async def test_a_user_group_is_chosen_by_its_name(world: World) -> None:
     assert world.slack.user_groups is not None
     world.slack.user_groups[group] = UserGroup({ben.user.id})
     form = await limits_form(world, ana)
-    await form.submit({"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]})
-    assert not form.is_open, form.errors
+    await form.send({"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]})
     cleo = world.slack.user("cleo").id
     shown = f"Who can create videos: <!subteam^{group}> and <@{cleo}>"
     await world.advance(seconds=10)
@@ -468,8 +461,7 @@ async def test_all_mistakes_in_the_limits_are_shown_at_once(world: World) -> Non
         f"{PER_USER}.0": "This must be between 1 and 1,000,000 (in digits alone), not “many”.",
     }
     assert form.values["MAX_SCRIPT.0"] == "100"
-    await form.submit({PER_DAY: "5", PER_USER: "5"})
-    assert not form.is_open
+    await form.send({PER_DAY: "5", PER_USER: "5"})
 
 
 async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet: World) -> None:

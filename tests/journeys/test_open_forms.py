@@ -96,8 +96,7 @@ async def test_a_create_form_of_another_version_is_drawn_anew_with_what_was_type
     assert {name: form.values[name] for name in typed} == typed
     assert world.created_count() == 0
 
-    await form.submit({"where": world.slack.channel("studio").id})
-    assert not form.is_open, form.errors
+    await form.send({"where": world.slack.channel("studio").id})
     await world.advance(minutes=5)
     assert world.created_count() == 1
     [card] = world.slack.messages("studio")
@@ -111,8 +110,7 @@ async def test_what_was_typed_in_a_field_that_is_gone_is_shown(world: World) -> 
     assert UPDATED in shown(form)
     assert "A long <speech> *of* mine." in shown(form), "to be copied"
     assert form.values["replica_id"] == REPLICA
-    await form.submit({"script": "A long <speech> *of* mine."})
-    assert not form.is_open, form.errors
+    await form.send({"script": "A long <speech> *of* mine."})
     await world.settle()
     assert world.created_count() == 1
 
@@ -122,8 +120,7 @@ async def test_a_form_with_more_in_its_metadata_is_accepted(world: World, comman
     form = await world.open_form(world.ana, command=command)
     known = json.loads(form.view.body["private_metadata"])
     make_older(form, metadata={**known, "colour": "blue", "more": {"a": [1]}})
-    await form.submit(TYPED if command == "/video" else TRAINING)
-    assert not form.is_open, form.errors
+    await form.send(TYPED if command == "/video" else TRAINING)
 
 
 async def test_a_form_that_this_version_does_not_know_keeps_what_was_typed(world: World) -> None:
@@ -274,8 +271,7 @@ async def test_a_script_that_is_too_long_opens_the_form_and_says_how_much_to_cut
     await form.choose("background", "none")
     await form.submit({"replica_id": REPLICA})
     assert "The script has 3,317 characters. The limit is 3,000" in form.errors["script"]
-    await form.submit({"script_2": ""})
-    assert not form.is_open, form.errors
+    await form.send({"script_2": ""})
     await world.settle()
     [video] = world.service.videos.values()
     assert video.script == form.values["script"].strip()
@@ -286,8 +282,7 @@ async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(world: 
     script = ("Welcome to the team! " * 158).strip()
     form = await world.open_form(world.ana, script)
     assert "The limit is" not in str(form.view.body)
-    await form.submit({"replica_id": REPLICA})
-    assert not form.is_open, form.errors
+    await form.send({"replica_id": REPLICA})
     await world.settle()
     assert [video.script for video in world.service.videos.values()] == [script]
 
@@ -298,8 +293,7 @@ async def test_a_link_to_a_page_is_replaced_by_its_file_and_needs_one_more_press
     form = await world.open_form(world.ana, command="/replica")
     await form.submit({"train_video_url": DROPBOX, "agreed": ["yes"], "replica_name": "Anna"})
     assert len(world.service.replicas) == 1, "it is shown before it is sent"
-    again = world.ana.modal
-    assert again is not None
+    again = world.ana.form
     assert again.values["train_video_url"] == WITH_A_DIRECT_FORM[DROPBOX]
     assert again.values["replica_name"] == "Anna"
     assert "I made it a direct link" in str(again.view.body["blocks"][0])
@@ -317,6 +311,5 @@ async def test_the_bot_is_invited_by_the_name_that_it_has_in_the_workspace(quiet
         form = await quiet.open_form_and_remove_bot(quiet.ana)
         await quiet.after(form.submit(VALUES), minutes=15)
         assert "/invite @studio-bot" in str([each.text for each in quiet.posts()])
-        form = await quiet.open_form(quiet.ana, channel="vault")
-        await form.submit(VALUES)
+        form = await quiet.submit_form(quiet.ana, VALUES, channel="vault")
         assert "/invite @studio-bot" in form.errors["where"]

@@ -128,8 +128,7 @@ async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(world: 
     await (await change(world, world.ana, f"remove {REPLICA}")).submit()
     await world.advance(hours=1)
     assert "*Stopped* because the replica was removed" in world.now(card).text
-    [reply] = world.replies(card)
-    assert "I didn't make your video: its replica was removed" in reply.text
+    assert "I didn't make your video: its replica was removed" in world.reply(card).text
     assert "You weren't charged." in world.now(card).text
     assert world.created_count() == 0
     [used] = query(world.address, "SELECT max(videos) AS videos FROM usage")

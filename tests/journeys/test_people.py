@@ -219,8 +219,7 @@ async def test_if_slack_does_not_say_who_somebody_is_nothing_is_created_and_the_
     world: World,
 ) -> None:
     world.slack.faults.always("users.info", CannedResponse(503))
-    form = await world.open_form(world.ana)
-    await world.after(form.submit(TYPED))
+    form = await world.after(world.submit_form(world.ana, TYPED))
     assert "Please try again" in " ".join(form.errors.values())
     assert world.created_count() == 0
     world.slack.faults.clear()
@@ -260,8 +259,7 @@ async def test_a_channel_is_not_posted_to_while_slack_does_not_say_who_reads_it(
     world: World,
 ) -> None:
     world.slack.faults.always("conversations.info", CannedResponse(503))
-    form = await world.open_form(world.ana)
-    await world.after(form.submit(TYPED))
+    form = await world.after(world.submit_form(world.ana, TYPED))
     assert form.errors["where"].startswith("I couldn't check who reads this channel")
     assert world.created_count() == 0
     world.slack.faults.clear()

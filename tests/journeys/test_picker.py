@@ -32,9 +32,7 @@ async def _texts(form: Modal, query: str = "") -> list[str]:
 
 
 async def _sends_off(world: World, person: Person, replica_id: str) -> Modal:
-    form = await world.open_form(person, "Hello.")
-    await form.submit({"replica_id": replica_id})
-    return form
+    return await world.submit_form(person, {"replica_id": replica_id}, "Hello.")
 
 
 async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(

@@ -150,8 +150,7 @@ async def test_a_question_is_edited_to_say_how_it_was_settled(world: World) -> N
         assert not labels(world.now(question))
         assert "Did this video get made?" in world.now(question).text
     assert len(world.questions(card)) == 2
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
+    assert "is ready" in world.reply(card).text
 
 
 async def test_a_late_callback_settles_the_question(world: World) -> None:
@@ -185,8 +184,7 @@ async def test_the_person_is_asked_again_after_a_day_in_a_new_message(world: Wor
     assert "no answer within a week" in world.now(second).text
     assert not labels(world.now(second))
     assert len(world.questions(card)) == 2
-    [reply] = world.replies(card)
-    assert "No answer in a week." in reply.text
+    assert "No answer in a week." in world.reply(card).text
     assert len(world.requests_for("create_video")) == 1
 
 
@@ -243,8 +241,7 @@ async def test_a_question_whose_process_ended_in_its_post_is_found_and_not_doubl
     async with quiet.running_bot(callbacks=False):
         quiet.service.faults.next("create_video", Reset())
         quiet.slack.on_request = hold_back
-        form = await quiet.open_form(quiet.ana)
-        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+        await quiet.submit_form(quiet.ana, {"replica_id": REPLICA, "script": "Hello, world."})
         await posted.wait()
     quiet.slack.on_request = None
     async with quiet.running_bot(callbacks=False):

@@ -166,8 +166,7 @@ async def test_a_question_that_is_settled_elsewhere_is_settled_in_the_list(world
     assert labels(world.now(message)) == LIST_BUTTONS
 
     await world.after(world.ana.open_home())
-    home = world.ana.home
-    assert home is not None
+    home = world.ana.tab
     await home.click("Cancel request")
     await settled(world)
     said = lines(world.now(message))

@@ -77,8 +77,7 @@ async def test_without_a_public_address_polls_some_minutes_apart_do_all(
     [create] = quiet.requests_for("create_replica")
     assert create.body == {"train_video_url": FOOTAGE, "replica_name": "Kim"}
     assert not quiet.service.callbacks
-    [reply] = quiet.replies(card)
-    assert "is ready" in reply.text
+    assert "is ready" in quiet.reply(card).text
     gaps = [
         later.at - earlier.at for earlier, later in pairwise(quiet.requests_for("read_replica"))
     ]
@@ -185,8 +184,7 @@ async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(world: World) -
 
     [trained] = world.service.callbacks
     assert trained.at in [read.at for read in world.requests_for("read_video")]
-    [reply] = world.replies(video)
-    assert reply.sent_at - trained.at < timedelta(minutes=3)
+    assert world.reply(video).sent_at - trained.at < timedelta(minutes=3)
 
 
 async def test_the_deadlines_of_a_video_begin_when_its_replica_is_trained(world: World) -> None:
@@ -232,8 +230,7 @@ async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(quie
         assert "Waiting for its replica" in _text(quiet, video)
         await quiet.advance(hours=2)
 
-    [reply] = quiet.replies(video)
-    assert "didn't finish" in reply.text
+    assert "didn't finish" in quiet.reply(video).text
 
 
 @pytest.mark.parametrize("status", [401, 403, 409])

@@ -24,9 +24,7 @@ async def quiet(quiet: World) -> World:
 
 
 async def submit(world: World, person: Person, channel: str = "studio", **changes: object) -> Modal:
-    form = await world.open_form(person, channel=channel)
-    await world.after(form.submit({**VALUES, **changes}))
-    return form
+    return await world.after(world.submit_form(person, {**VALUES, **changes}, channel=channel))
 
 
 def offer(form: Modal) -> str:

@@ -191,8 +191,7 @@ async def test_the_token_goes_to_no_host_but_slacks(world: World) -> None:
     link = str(file["url_private_download"])
     file["url_private_download"] = link.replace("127.0.0.1", "localhost")
     assert file["url_private_download"] != link
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
+    form = await world.submit_form(world.ana, {"replica_id": REPLICA, "script_file": [file["id"]]})
     assert "couldn't read the file" in form.errors["script_file"]
     assert form.is_open
 

@@ -141,8 +141,7 @@ async def test_an_outage_of_slack_does_not_move_a_reply_out_of_its_channel(world
         await world.advance(minutes=40)
         world.slack.faults.clear()
         await world.advance(minutes=10)
-        [reply] = world.replies(card)
-        assert SCRIPT in reply.text
+        assert SCRIPT in world.reply(card).text
         assert "/watch/" in world.now(card).text
         assert not told(world)
 

@@ -173,8 +173,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
 async def test_a_place_that_was_cleared_stays_cleared_when_the_form_is_drawn_again(
     world: World,
 ) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"where": None, "replica_id": REPLICA, "script": " "})
+    form = await world.submit_form(world.ana, {"where": None, "replica_id": REPLICA, "script": " "})
     await form.choose("background", "background_url")
     assert form.values["where"] is None
     # Whether Slack keeps an empty field, its documentation does not say.
@@ -264,8 +263,7 @@ async def test_the_training_form_shows_the_consent_statement_for_copying(quiet: 
         [copied] = block["elements"]
         assert copied["type"] == "rich_text_preformatted"
         assert [each["text"] for each in copied["elements"]] == [statement]
-        form = await quiet.open_form(quiet.ana)
-        await quiet.after(form.submit({"replica_id": REPLICA, "script": "Hello."}))
+        await quiet.after(quiet.submit_form(quiet.ana, {"replica_id": REPLICA, "script": "Hello."}))
     with pytest.raises(SettingsError, match="CONSENT_STATEMENT must be a text of at most 2,000"):
         Settings.read({"CONSENT_STATEMENT": "a" * 2001})
 
@@ -323,8 +321,7 @@ async def test_the_path_of_footage_is_never_shown_even_if_the_service_quotes_it(
     replica_id = world.last_replica_id()
     await world.ben.command("/replica", f"status {replica_id}")
     await world.ben.command("/replica", f"add {replica_id}")
-    form = await world.open_form(world.ben, "Hello.")
-    await form.submit({"replica_id": replica_id})
+    form = await world.submit_form(world.ben, {"replica_id": replica_id}, "Hello.")
     assert "files.example.org is not public" in form.errors["replica_id"]
     assert PATH not in _shown(world) + str(form.errors) + str(world.ephemerals(world.ben))
 
@@ -333,8 +330,7 @@ async def test_the_path_of_footage_is_never_shown_even_if_the_service_quotes_it(
 async def test_links_survive_any_change_of_the_background(
     world: World, links: dict[str, str]
 ) -> None:
-    form = await world.open_form(world.ana, "Hello.")
-    await form.submit({"replica_id": REPLICA, "script": " "})
+    form = await world.submit_form(world.ana, {"replica_id": REPLICA, "script": " "}, "Hello.")
     choices = (*links, "none", "background_url", "none", "background_source_url")
     typed: set[str] = set()
     for choice in choices:
@@ -495,8 +491,7 @@ async def test_where_slack_does_not_let_the_bot_find_out_the_request_goes_on(
     quiet.slack.scopes.discard(scope)
     async with quiet.running_bot():
         channel = {"groups:read": "vault", "channels:read": "studio"}[scope]
-        form = await quiet.open_form(quiet.ana, channel=channel)
-        await quiet.after(form.submit(TYPED))
+        form = await quiet.after(quiet.submit_form(quiet.ana, TYPED, channel=channel))
     assert not form.is_open
     assert quiet.created_count() == 1
 
@@ -562,8 +557,7 @@ async def test_a_reply_that_may_not_tell_the_channel_is_in_the_thread_alone(worl
     refusal = CannedResponse(200, {"ok": False, "error": "cant_broadcast_message"})
     world.slack.faults.next("chat.postMessage", refusal)
     await world.advance(minutes=5)
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
+    assert "is ready" in world.reply(card).text
     assert len(told(world.calls("chat.postMessage"))) == 1
 
 

@@ -159,8 +159,7 @@ async def test_a_refused_key_is_reported_in_the_thread_and_logged_once(
     assert "I've lost access to the video service." in reply.text
     assert "You weren't charged." in reply.text
 
-    form = await world.open_form(world.ben)
-    await form.submit({"replica_id": REPLICA, "script": "Keep this."})
+    form = await world.submit_form(world.ben, {"replica_id": REPLICA, "script": "Keep this."})
     assert "lost access to the video service" in form.errors["replica_id"]
     assert form.values["script"] == "Keep this."
     assert len(world.requests_for("create_video")) == 1

@@ -62,8 +62,7 @@ async def test_a_key_that_the_service_quotes_in_an_error_reaches_nobody(
 ) -> None:
     world = admin_world
     world.service.quotes_key = how
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": "r-unknown", "script": "Hello."})
+    form = await world.submit_form(world.ana, {"replica_id": "r-unknown", "script": "Hello."})
     world.service.out_of_credit = True
     card = await world.after(world.request_video(world.ana), minutes=1)
 
@@ -77,8 +76,7 @@ async def test_what_may_hold_a_part_of_the_key_is_withheld_and_the_work_goes_on(
     how: KeyQuote, world: World
 ) -> None:
     world.service.quotes_key = how
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": "r-unknown", "script": "Hello."})
+    form = await world.submit_form(world.ana, {"replica_id": "r-unknown", "script": "Hello."})
     assert WITHHELD in form.errors["replica_id"]
     await form.close()
     made = await world.after(world.request_video(world.ana), minutes=5)
@@ -216,8 +214,7 @@ async def test_only_a_code_of_slacks_is_logged(
     messages = ["[ERROR] no [json-pointer:/blocks/1/xoxb-sandbox]"]
     refusal = {"ok": False, "error": code, "response_metadata": {"messages": messages}}
     world.slack.faults.next("chat.postMessage", CannedResponse(200, refusal))
-    form = await world.open_form(world.ana)
-    await world.after(form.submit({"replica_id": "r-anna-42", "script": "Hello."}))
+    await world.after(world.submit_form(world.ana, {"replica_id": "r-anna-42", "script": "Hello."}))
 
     assert logged in str([vars(record) for record in caplog.records])
 

@@ -56,8 +56,7 @@ async def test_a_refusal_is_told_in_the_services_words_wherever_they_stand(world
     world.service.faults.next("create_video", CannedResponse(422, body))
     card = await world.request_video(world.ana)
     assert "“The script is too rude.”" in world.now(card).text
-    [reply] = world.replies(card)
-    assert "“The script is too rude.”" in reply.text
+    assert "“The script is too rude.”" in world.reply(card).text
 
 
 @pytest.mark.parametrize("details", ["The video was deleted", None])

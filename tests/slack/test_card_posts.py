@@ -41,8 +41,7 @@ async def create_under_way(world: World) -> AsyncIterator[None]:
             await answers.wait()
 
     world.service.on_request = hold
-    form = await world.open_form(world.ana)
-    await form.submit(TYPED)
+    await world.submit_form(world.ana, TYPED)
     async with asyncio.timeout(30):
         await begun.wait()
         yield
@@ -119,15 +118,13 @@ async def test_a_job_that_ends_before_its_card_could_be_posted_is_posted_as_it_e
     world: World,
 ) -> None:
     world.slack.faults.next(POST, *[CannedResponse(503)] * 8)
-    form = await world.open_form(world.ana)
-    await world.after(form.submit(TYPED), hours=1)
+    await world.after(world.submit_form(world.ana, TYPED), hours=1)
     [card] = world.slack.messages("studio")
     assert card.edited is None
     assert "Ready" in card.text
     assert "Requested by ana" in card.text
     assert not card.pings
-    [reply] = world.replies(card)
-    assert reply.ts > card.ts
+    assert world.reply(card).ts > card.ts
     assert EDIT not in methods(world)
 
 
@@ -148,8 +145,7 @@ async def test_a_card_comes_though_the_process_ended_right_after_the_form(quiet:
 
 async def test_nobody_is_pinged_but_by_the_closing_reply(world: World) -> None:
     for number in range(40):
-        form = await world.open_form(world.ana)
-        await form.submit({**TYPED, "video_name": f"Part {number}"})
+        await world.submit_form(world.ana, {**TYPED, "video_name": f"Part {number}"})
     pinged = []
 
     async def note(phase: str, method: str, arguments: dict[str, object]) -> None:
@@ -189,15 +185,13 @@ async def test_the_name_of_a_replica_and_of_a_video_is_shown_letter_by_letter(
     assert card.text.startswith("Welcome to all\n")
     assert "*Welcome* to _all_" in str(card.blocks), "a rich text formats nothing"
     await world.advance(minutes=5)
-    [reply] = world.replies(card)
-    assert "“Welcome to all”" in reply.text
+    assert "“Welcome to all”" in world.reply(card).text
 
 
 async def test_a_decline_before_the_card_pings_no_approver(quiet: World) -> None:
     quiet.slack.add_channel("approvals")
     async with quiet.running_bot(**settings(quiet)):
-        form = await quiet.open_form(quiet.ana)
-        await quiet.after(form.submit(TYPED))
+        await quiet.after(quiet.submit_form(quiet.ana, TYPED))
         assert not quiet.slack.messages("studio")
         [asked] = requests(quiet)
         await decline(quiet, asked, quiet.ben, "Not now.")
@@ -259,8 +253,7 @@ async def test_a_card_does_not_wait_for_a_name(fault: Fault, quiet: World) -> No
     quiet.slack.faults.always("users.info", fault)
     async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
         began = asyncio.get_running_loop().time()
-        form = await quiet.open_form(quiet.ana)
-        await form.submit(TYPED)
+        await quiet.submit_form(quiet.ana, TYPED)
         card = await posted(quiet)
         assert asyncio.get_running_loop().time() - began < 3, "the call takes that long"
         assert "Rendering" in card.text
@@ -438,8 +431,7 @@ async def test_another_like_this_opens_the_form_filled_in_for_a_new_request_in_t
 ) -> None:
     card = await world.after(world.request_video(world.ana, {"video_name": "Greeting"}), minutes=5)
     await world.ana.click(world.now(card), "Another like this")
-    form = world.ana.modal
-    assert form is not None
+    form = world.ana.form
     assert form.values["script"] == "Hello, world."
     assert form.values["video_name"] == "Greeting"
     await world.after(form.submit({"script": "Goodbye, world."}))
@@ -448,9 +440,8 @@ async def test_another_like_this_opens_the_form_filled_in_for_a_new_request_in_t
     assert second.thread_ts is None
 
     await world.ben.click(world.now(card), "Another like this")
-    assert world.ben.modal is not None
-    assert world.ben.modal.values["replica_id"] == REPLICA
-    assert world.ben.modal.values["script"] is None, "only the person who typed it sees it there"
+    assert world.ben.form.values["replica_id"] == REPLICA
+    assert world.ben.form.values["script"] is None, "only the person who typed it sees it there"
 
 
 async def test_another_like_this_works_for_those_alone_who_see_the_video(world: World) -> None:

@@ -303,8 +303,7 @@ async def test_any_text_passes_through_the_form_the_card_the_reply_and_the_list(
         with subtests.test(words=words):
             values = {"script": words[:3000], "video_name": words[:100]}
             card = await world.after(world.request_video(world.ana, values), minutes=5)
-            [reply] = world.replies(card)
-            assert reply.pings == {world.ana.user.id}
+            assert world.reply(card).pings == {world.ana.user.id}
             assert not world.now(card).pings
             await world.open_form(world.ana, words[:2900])
             listed = await world.ana.command("/video", "list")

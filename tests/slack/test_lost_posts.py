@@ -118,8 +118,7 @@ async def test_a_lost_reply_is_known_by_its_thread_s_newest_reply(closed_threads
     for error in ("missing_scope", "not_allowed_token_type", "access_denied"):
         closed_threads.slack.threads_error = error
         card = await ready(closed_threads, Reset(done=True))
-        [reply] = closed_threads.replies(card)
-        assert "is ready" in reply.text, error
+        assert "is ready" in closed_threads.reply(card).text, error
 
 
 async def test_a_card_in_a_thread_is_not_taken_for_the_reply_that_was_lost(

@@ -83,8 +83,7 @@ async def test_an_envelope_that_is_being_answered_at_the_end_is_answered_and_no_
     # Slack sends it again: on the next connection.
     async with quiet.running_bot():
         answer = await late
-    assert answer.message is not None
-    assert "/video" in answer.message.text
+    assert "/video" in answer.shown.text
 
 
 async def test_messages_that_are_no_envelopes_are_logged_and_the_next_request_is_answered(

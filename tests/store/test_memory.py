@@ -83,8 +83,7 @@ async def test_what_changed_without_a_notification_is_offered_within_ten_seconds
 async def test_what_another_copy_counts_or_limits_holds_whatever_a_form_shows(world: World) -> None:
     used = "UPDATE usage SET videos = :used, changed_at = :now WHERE who = :who"
     async with world.running_bot(MAX_PER_USER_PER_DAY="9", MAX_PER_DAY="4") as bot:
-        form = await world.open_form(world.ana)
-        await form.submit(VALUES)
+        await world.submit_form(world.ana, VALUES)
         # What this process has stored is in the next form.
         async with nothing_read(bot.store.database):
             form = await world.open_form(world.ana)
@@ -126,8 +125,7 @@ async def test_while_the_database_is_away_forms_open_and_nothing_is_accepted(wor
         assert "This couldn't be saved. Please try again" in str(form.errors)
         moved.rename(world.database)
         await bot.store.database.check()
-        await form.submit()
-        assert not form.is_open
+        await form.send()
 
 
 @on_both_engines

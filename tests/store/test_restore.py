@@ -49,8 +49,7 @@ async def test_what_was_posted_after_a_backup_is_found_and_not_posted_again(
         running = await quiet.request_video(quiet.ana, {"script": "Runs meanwhile."})
         await asks(quiet)  # its transcript will be a file
         quiet.slack.faults.next("chat.postMessage", _LIMITED)
-        form = await quiet.open_form(quiet.ana)
-        await form.submit({"replica_id": REPLICA, "script": "Has no card yet."})
+        await quiet.submit_form(quiet.ana, {"replica_id": REPLICA, "script": "Has no card yet."})
         backup = await back(quiet, tmp_path)
         assert len(quiet.posts()) == 2
         await quiet.advance(minutes=10)

@@ -82,9 +82,8 @@ async def test_the_list_and_the_cards_remain_after_erasing(world: World) -> None
 
     assert world.posts() == cards, "what stands in Slack is Slack's to keep"
     answer = await world.ana.command("/video", "list")
-    assert answer.message is not None
-    assert "Ready · Secret name" in answer.message.text
-    assert "/watch/" in answer.message.text
+    assert "Ready · Secret name" in answer.shown.text
+    assert "/watch/" in answer.shown.text
     [video_id] = world.service.videos
     answer = await world.after(world.ana.command("/video", f"status {video_id}"))
     [shown] = world.ephemerals(world.ana)[1:]
@@ -108,8 +107,7 @@ async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(quiet:
 
         await quiet.ana.click(card, "Edit and retry")
 
-        form = quiet.ana.modal
-        assert form is not None
+        form = quiet.ana.form
         assert form.values["replica_id"] == REPLICA
         assert form.values["script"] is None
         assert "no longer have what was entered" in str(form.view.body["blocks"])

@@ -80,8 +80,7 @@ def logged(live: LiveWorld, event: str) -> list[str]:
 async def filled_form(person: Person, script: str) -> Modal:
     """Return a form with all that it needs in it."""
     await person.command("/video", script)
-    form = person.modal
-    assert form is not None
+    form = person.form
     await form._fill_in(form._field("replica_id"), REPLICA)
     return form
 
@@ -580,8 +579,7 @@ async def test_a_database_that_becomes_damaged_ends_the_bot_with_a_sentence(
         # The first request finds the damage, and those that come right after it are answered too.
         for _ in range(3):
             answer = await live.ana.command("/video", "status j7")
-            assert answer.message is not None
-            assert "This couldn't be saved." in answer.message.text
+            assert "This couldn't be saved." in answer.shown.text
         said = await live.bot.startup_error()
         assert await live.bot.wait() == 1
         assert "is damaged" in said

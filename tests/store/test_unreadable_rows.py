@@ -73,8 +73,7 @@ async def test_a_job_that_cannot_be_read_is_set_aside_and_the_others_go_on(
         answer = await quiet.ana.command("/video", "list")
         assert answer.ok
         answer = await quiet.ana.command("/video", f"status {number_of(bad)}")
-        assert answer.message is not None
-        assert "is damaged. Let" in answer.message.text
+        assert "is damaged. Let" in answer.shown.text
         await quiet.advance(minutes=10)
         assert logged(caplog) == 1
     restore = """UPDATE jobs SET params = '{"script": "Hello, world."}' WHERE id = ?"""

@@ -58,8 +58,7 @@ async def test_what_a_limit_refuses_is_not_counted(quiet: World) -> None:
     async with quiet.running_bot(MAX_OPEN_PER_USER="1"):
         await quiet.request_video(quiet.ana)
     async with quiet.running_bot(MAX_OPEN_PER_USER="1"):  # which remembers nobody's requests
-        form = await quiet.open_form(quiet.ana)
-        await form.submit(VALUES)
+        form = await quiet.submit_form(quiet.ana, VALUES)
         assert form.errors
         assert used(quiet) == {TODAY: 1, MONTH: 1}
 
