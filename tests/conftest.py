@@ -195,10 +195,3 @@ async def world(quiet: World, request: pytest.FixtureRequest) -> AsyncIterator[W
     """A world whose bot runs, with callbacks and polling; see ``tests.modes.bot_with``."""
     async with quiet.running_bot(**quiet.settings_of(request)):
         yield quiet
-
-
-@pytest.fixture
-async def admin_world(quiet: World) -> AsyncIterator[World]:
-    """Likewise, where ana is an admin."""
-    async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
-        yield quiet

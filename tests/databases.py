@@ -21,10 +21,7 @@ _TIMEOUT_S: Final = 30.0
 
 _MIGRATIONS: Final = Path(__file__).parent.parent / "bot/store/migrations/sqlite"
 #: What makes the tables of a new database, in order.
-STEPS: Final = [
-    "schema",
-    *sorted(path.stem for path in _MIGRATIONS.glob("*.sql")),
-]
+STEPS: Final = ["schema", *sorted(path.stem for path in _MIGRATIONS.glob("*.sql"))]
 
 Address: TypeAlias = Path | str
 """The path of a file, or the URL of a database."""

@@ -232,11 +232,7 @@ class LeakDetector:
         rows = list(all_rows(self.world.address))
         jobs = [
             _Job(
-                row["id"],
-                row["user_id"],
-                row["channel"],
-                _params_of(row["params"]),
-                _asked_of(row),
+                row["id"], row["user_id"], row["channel"], _params_of(row["params"]), _asked_of(row)
             )
             for table, row in rows
             if table == "jobs"

@@ -261,10 +261,7 @@ def question_entries() -> Iterator[Entry]:
 def command_entries() -> Iterator[Entry]:
     """Yield what the commands answer."""
     yield "`/video help`", shown(video_help("/video", "/replica"))
-    yield (
-        "Short help",
-        shown(short_help("/video", "/replica")),
-    )
+    yield ("Short help", shown(short_help("/video", "/replica")))
     yield "`/replica help`", shown(replica_help("/replica"))
     jobs = [cards.rendering(), cards.WELL, cards.CARDS["erased"]]
     yield "`/video list`", shown(listed(jobs, PRESENTER, "Your videos, newest first:"))
@@ -561,10 +558,7 @@ ADMIN: Final = admin_sections(
     _IN_FORCE,
     _SPENDING,
     health_text(used=12, limit=500),
-    past=(
-        *_CHANGES.values(),
-        LimitChange("MAX_SCRIPT", "3000", BEN, NINE, before="1000"),
-    ),
+    past=(*_CHANGES.values(), LimitChange("MAX_SCRIPT", "3000", BEN, NINE, before="1000")),
     media_hosts="stream.example.com",
 )
 IN_TROUBLE: Final = admin_sections(

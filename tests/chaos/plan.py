@@ -8,16 +8,7 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from sandbox.callback_shapes import SHAPES
-from sandbox.faults import (
-    CannedResponse,
-    Drip,
-    Fault,
-    Faults,
-    Hang,
-    LateCommit,
-    Reset,
-    Truncated,
-)
+from sandbox.faults import CannedResponse, Drip, Fault, Faults, Hang, LateCommit, Reset, Truncated
 from sandbox.key_quotes import HIDDEN, KeyQuote
 from sandbox.scenarios import CallbackPlan, Echo, Ending, Scenario
 from sandbox.slack import FILE_CONTENT
@@ -113,11 +104,7 @@ _FAULTS_BY_OPERATION: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] 
     "conversations.replies": (0.2, 0.03, _SEARCH),
     "views.open": (1.3, 0.05, _VIEW),
     # Not late: what was published last stays until the next change, or until it is opened.
-    "views.publish": (
-        0.5,
-        0.02,
-        [each for each in _FILE if not isinstance(each, LateCommit)],
-    ),
+    "views.publish": (0.5, 0.02, [each for each in _FILE if not isinstance(each, LateCommit)]),
     "files.getUploadURLExternal": (0.3, 0.03, _FILE),
     FILE_CONTENT: (0.3, 0.03, _FILE),
     "files.completeUploadExternal": (0.3, 0.04, (*_FILE, _no("internal_error", done=True))),

@@ -394,11 +394,9 @@ def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> b
     """
     user = request.person.user.id
     places = {env.slack.channel(request.channel).id, env.slack.dm(user).id}
-    mentioned = {
-        "card": set[str](),
-        "question": {user, env.admin.id},
-        "reply": {user},
-    }[_role(message) or "card"]
+    mentioned = {"card": set[str](), "question": {user, env.admin.id}, "reply": {user}}[
+        _role(message) or "card"
+    ]
     # Who declined a request is named in its closing reply.
     pings = message.pings - {env.slack.user(name).id for name in env.approvers}
     return message.channel not in places or pings != mentioned

@@ -356,13 +356,7 @@ def _action_ids(question: Message) -> set[str]:
 
 Answer = Literal["approve", "decline", "both", "nothing"]
 
-_ANSWERS: Final[tuple[Answer, ...]] = (
-    *("approve",) * 6,
-    "decline",
-    "both",
-    "both",
-    "nothing",
-)
+_ANSWERS: Final[tuple[Answer, ...]] = (*("approve",) * 6, "decline", "both", "both", "nothing")
 
 
 class Approvals:

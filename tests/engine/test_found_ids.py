@@ -19,12 +19,7 @@ SCRIPT = 'Welcome to "Studio 7", dear friends. Today we talk about the weather.'
 WARNING = "I can't tell if this video is the right one. Use it anyway?"
 SILENT = CallbackPlan(times=0)
 RENAMED = Scenario(echo=Echo.NO_DATA, overrides={"video_name": "Untitled 7"})
-ODD = [
-    Scenario(echo=Echo.NO_DATA),
-    RENAMED,
-    Scenario(echo=Echo.CUT),
-    Scenario(id_case="upper"),
-]
+ODD = [Scenario(echo=Echo.NO_DATA), RENAMED, Scenario(echo=Echo.CUT), Scenario(id_case="upper")]
 each_odd_read = pytest.mark.parametrize(
     "scenario", ODD, ids=["no data", "renamed", "cut", "id in capitals"]
 )
@@ -216,10 +211,7 @@ UNKNOWN: Final = [
     CannedResponse(400, {"error": "Invalid video_id"}),
 ]
 each_unknown = pytest.mark.parametrize("answer", UNKNOWN, ids=["404 in HTML", "404 in JSON", "400"])
-UNREADABLE: Final = [
-    CannedResponse(403, {"message": "Not yours"}),
-    CannedResponse(200, {}),
-]
+UNREADABLE: Final = [CannedResponse(403, {"message": "Not yours"}), CannedResponse(200, {})]
 each_unreadable = pytest.mark.parametrize("answer", UNREADABLE, ids=["403", "no status"])
 
 

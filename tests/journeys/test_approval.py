@@ -99,9 +99,7 @@ async def test_a_request_is_created_once_an_approver_says_so(world: World) -> No
     assert "Requested by ana · Approved by ben" in world.now(card).text
     assert "is ready" in world.reply(card).text
     assert len(requests(world)) == 1
-    assert audit(world) == [
-        ("approved", world.ben.user.id, ""),
-    ]
+    assert audit(world) == [("approved", world.ben.user.id, "")]
 
 
 async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> None:

@@ -130,10 +130,8 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
     assert len(world.posts()) == 2
 
 
-async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
-    admin_world: World,
-) -> None:
-    world = admin_world
+@bot_with(ADMIN_USERS="{ana}")
+async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(done=True))
     await world.request_video(world.ben, {"script": "A secret script."})
@@ -146,10 +144,8 @@ async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
     assert "secret" not in shown
 
 
-async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
-    admin_world: World,
-) -> None:
-    world = admin_world
+@bot_with(ADMIN_USERS="{ana}")
+async def test_while_the_service_is_down_the_status_shows_what_was_last_known(world: World) -> None:
     card = await world.after(world.request_video(world.ana), seconds=15)
     world.service.down = True
 

@@ -284,11 +284,7 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
         questions=[job] * MAX_QUESTIONS,
         to_approve=[job] * MAX_COUNTED,
         admin=admin_sections(
-            in_force,
-            spending,
-            health,
-            past=[past] * MAX_PAST,
-            media_hosts="cdn.example.com," * 999,
+            in_force, spending, health, past=[past] * MAX_PAST, media_hosts="cdn.example.com," * 999
         ),
     )
     assert validate_view(view) == []

@@ -501,10 +501,10 @@ async def test_what_was_made_in_private_and_is_deleted_here_is_shown_to_nobody_b
         assert f"/files/{replica_id}.mp4" in shown
 
 
+@bot_with(ADMIN_USERS="{ana}")
 async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_who_ask(
-    admin_world: World,
+    world: World,
 ) -> None:
-    world = admin_world
     link = "https://files.example.com/t-s3cretPath"
     card = await world.request_video(world.ben)
     [video_id] = world.service.videos

@@ -119,18 +119,8 @@ async def test_the_picker_offers_the_same_after_a_restart(quiet: World) -> None:
     async with quiet.running_bot():
         assert await _offered(quiet) == before
     assert before == {
-        "studio": [
-            "Dora",
-            "Elif again",
-            "Bob",
-            "Anna · can't be used",
-        ],
-        "lobby": [
-            "Elif again",
-            "Dora",
-            "Bob",
-            "Anna · can't be used",
-        ],
+        "studio": ["Dora", "Elif again", "Bob", "Anna · can't be used"],
+        "lobby": ["Elif again", "Dora", "Bob", "Anna · can't be used"],
         "chosen": ["r-4", None],
     }
 

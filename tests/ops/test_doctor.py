@@ -545,10 +545,7 @@ async def test_the_command_prints_json_of_the_documented_shape(
     assert all(isinstance(text, str) for each in found for text in each.values())
     assert {each["state"] for each in found} <= {"ok", "warning", "error"}
     [service] = [each for each in found if each["check"] == "video service"]
-    assert (service["state"], service["message"]) == (
-        "error",
-        "does not work: it answered 503",
-    )
+    assert (service["state"], service["message"]) == ("error", "does not work: it answered 503")
 
 
 def change(path: Path, sql: str, *values: object) -> None:

@@ -105,11 +105,7 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
             "8F742231B10E8888ABCD99EEEEEE85A5",
             "is 32 characters from 0 to 9 and a to f",
         ),
-        (
-            "SLACK_SIGNING_SECRET",
-            "A024BE7LH",
-            "the Verification Token is another one): copy it",
-        ),
+        ("SLACK_SIGNING_SECRET", "A024BE7LH", "the Verification Token is another one): copy it"),
         ("VIDEO_API_KEY", "xapp-1-A1-2-b3", "is an app-level token"),
         ("MEDIA_HOSTS", "https://cdn.example.com", "without https:// and paths"),
         ("MEDIA_HOSTS", "*.com", "has something in it, which is no host"),

@@ -388,11 +388,7 @@ async def test_what_slack_does_not_share_stays_as_it_is(
             names = {each.name: each.id for each in slack.channels.values()}
             place = arguments.get("channel_id", "studio")
             file = await upload(client)
-            asked = {
-                "files": [{"id": file}],
-                **arguments,
-                "channel_id": names.get(place, place),
-            }
+            asked = {"files": [{"id": file}], **arguments, "channel_id": names.get(place, place)}
             with pytest.raises(SlackApiError, match=code):
                 await client.files_completeUploadExternal(**asked)
             shared = len(slack.messages("studio"))
@@ -472,10 +468,7 @@ async def test_messages_of_another_shape_and_answers_that_are_not_accepted_are_n
     assert slack.socket_mode.refused == ["{", {"id": 1}, with_payload]
 
 
-SHORTCUTS = (
-    Shortcut("Use this", "message", "from_message"),
-    Shortcut("Start", "global", "start"),
-)
+SHORTCUTS = (Shortcut("Use this", "message", "from_message"), Shortcut("Start", "global", "start"))
 HOME = {
     "type": "home",
     "blocks": [

@@ -22,10 +22,7 @@ async def polling_bot(memory: Path, logged: io.StringIO) -> AsyncIterator[BotUnd
     """A bot without callbacks: it asks about unconfirmed videos at once."""
     world = World(memory)
     admin = world.ana.user.id
-    async with (
-        world.running_sandbox(),
-        world.running_bot(callbacks=False, ADMIN_USERS=admin),
-    ):
+    async with world.running_sandbox(), world.running_bot(callbacks=False, ADMIN_USERS=admin):
         yield BotUnderTest(world, logged)
 
 

@@ -13,7 +13,7 @@ from bot.ops import doctor
 from sandbox.faults import CannedResponse
 from sandbox.key_quotes import HIDDEN, KeyQuote
 from sandbox.scenarios import CallbackPlan, Scenario
-from tests.modes import on_sqlite_alone
+from tests.modes import bot_with, on_sqlite_alone
 from tests.world import World, number_of
 
 WHOLE: Final = [how for how in KeyQuote if how not in HIDDEN]
@@ -57,10 +57,10 @@ async def test_a_key_that_the_service_quotes_in_a_failure_reaches_nobody(
 
 
 @pytest.mark.parametrize("how", WHOLE)
+@bot_with(ADMIN_USERS="{ana}")
 async def test_a_key_that_the_service_quotes_in_an_error_reaches_nobody(
-    how: KeyQuote, admin_world: World
+    how: KeyQuote, world: World
 ) -> None:
-    world = admin_world
     world.service.quotes_key = how
     form = await world.submit_form(world.ana, {"replica_id": "r-unknown", "script": "Hello."})
     world.service.out_of_credit = True
@@ -100,10 +100,10 @@ async def test_a_key_in_an_error_that_is_no_json_reaches_nobody(world: World) ->
     assert WITHHELD in world.replies(card)[-1].text
 
 
+@bot_with(ADMIN_USERS="{ana}")
 async def test_a_key_in_an_odd_place_or_encoding_of_an_error_reaches_nobody(
-    admin_world: World, subtests: pytest.Subtests
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    world = admin_world
     key = world.service.api_key
     bodies: list[object] = [
         {"errors": {key: ["is not accepted"]}},

@@ -58,8 +58,8 @@ async def test_a_401_for_one_request_stops_nobody_elses(world: World) -> None:
     assert "is ready" in made
 
 
-async def test_a_401_for_one_read_stops_no_creates(admin_world: World) -> None:
-    world = admin_world
+@bot_with(ADMIN_USERS="{ana}")
+async def test_a_401_for_one_read_stops_no_creates(world: World) -> None:
     world.service.limits.unauthorized.add("v-of-others")
     await world.after(world.ana.command("/video", "status v-of-others"))
 

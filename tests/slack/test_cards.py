@@ -25,14 +25,7 @@ from bot.model import (
     Verdict,
 )
 from bot.slack.features.jobs import details, status_message
-from bot.slack.views.blocks import (
-    Message,
-    escaped,
-    in_order,
-    link,
-    one_line,
-    short_name,
-)
+from bot.slack.views.blocks import Message, escaped, in_order, link, one_line, short_name
 from bot.slack.views.buttons import MORE, STOP
 from bot.slack.views.card import card, redirected, reply
 from bot.slack.views.question import MAX_LISTED, question, question_list, questions

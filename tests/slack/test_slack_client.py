@@ -170,17 +170,8 @@ async def test_what_only_other_commands_and_settings_need_is_not_imported(quiet:
     imported = set(re.findall(r"\| +([\w.]+)$", said, re.MULTILINE))
     assert "bot.app" in imported
     assert not imported & {
-        *(
-            "bot.ops.doctor",
-            "bot.ops.init",
-            "bot.ops.export",
-            "bot.ops.manifest",
-        ),
-        *(
-            "bot.store.postgres.engine",
-            "bot.store.move",
-            "bot.store.backup",
-        ),
+        *("bot.ops.doctor", "bot.ops.init", "bot.ops.export", "bot.ops.manifest"),
+        *("bot.store.postgres.engine", "bot.store.move", "bot.store.backup"),
         *("dotenv", "psycopg", "slack_bolt.adapter.socket_mode", "slack_sdk.socket_mode", "yaml"),
     }
 

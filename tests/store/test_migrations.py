@@ -237,10 +237,7 @@ def test_several_that_start_at_once_apply_each_step_once(empty_url: str, tmp_pat
         at_once.wait()
         return migrate_postgres(empty_url)
 
-    with (
-        migrations(tmp_path, _0001_newer=_NEWER_COLUMN),
-        ThreadPoolExecutor(_STARTS) as starts,
-    ):
+    with migrations(tmp_path, _0001_newer=_NEWER_COLUMN), ThreadPoolExecutor(_STARTS) as starts:
         applied = [name for names in starts.map(start, range(_STARTS)) for name in names]
     assert applied.count("schema") == applied.count("0001_newer") == 1
     assert len(applied) == 2

@@ -112,10 +112,7 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
 ) -> None:
     cases: list[tuple[Query, Mapping[str, Value]]] = [
         (SET_CANDIDATE, {"kind": "video", "remote_id": "job-7", "attempt_id": 1, "now": 1}),
-        (
-            _CAN_ADOPT,
-            {"kind": "video", "remote_id": "job-7", "attempt_id": 8, "user_supplied": 1},
-        ),
+        (_CAN_ADOPT, {"kind": "video", "remote_id": "job-7", "attempt_id": 8, "user_supplied": 1}),
         (_FIRST, {"held": "[]", "window": 128}),
         (_ASKING, {"job_id": "job-7"}),
         (_LISTED, {"ids": "[7]"}),

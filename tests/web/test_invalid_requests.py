@@ -47,9 +47,7 @@ async def test_an_invalid_request_is_refused(bot: BotUnderTest, subtests: pytest
     for case in REQUESTS:
         with subtests.test(case.name):
             answer = await bot.send(
-                case.method,
-                case.path + case.path_unit * case.path_times,
-                *signed(bot.world, case),
+                case.method, case.path + case.path_unit * case.path_times, *signed(bot.world, case)
             )
             assert (answer.status, answer.body) == (case.status, answer.body)
             assert case.answer in answer.body
