@@ -9,7 +9,7 @@ from sandbox.scenarios import Pace
 from sandbox.slack_objects import Message
 from tests.journeys.test_approval import decline, requests, settings
 from tests.journeys.test_shared_files import GET_URL, asks, shared
-from tests.modes import bot_with, on_both_engines
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World
 
 SCRIPT = "Nobody outside has to know this."
@@ -161,19 +161,19 @@ async def test_a_question_goes_to_the_person_where_another_organization_reads_th
         assert "was cancelled" in told(world)[-1].text
 
 
-@bot_with(MAX_SCRIPT="20000")
 async def test_a_file_is_not_shared_in_a_channel_that_another_organization_comes_to_read(
-    world: World,
+    quiet: World,
 ) -> None:
-    await world.settle()
-    world.slack.faults.always(GET_URL, CannedResponse(503))
-    await world.after(asks(world), minutes=12)
-    assert len(world.posts()) == 2
-    world.slack.change_channel("studio", is_ext_shared=True)
-    await world.advance(minutes=12)
-    world.slack.faults.clear()
-    await world.advance(hours=1)
-    assert not shared(world)
+    async with quiet.running_bot(MAX_SCRIPT="20000"):
+        await quiet.settle()
+        quiet.slack.faults.always(GET_URL, CannedResponse(503))
+        await quiet.after(asks(quiet), minutes=12)
+        assert len(quiet.posts()) == 2
+        quiet.slack.change_channel("studio", is_ext_shared=True)
+        await quiet.advance(minutes=12)
+        quiet.slack.faults.clear()
+        await quiet.advance(hours=1)
+        assert not shared(quiet)
 
 
 async def test_what_slack_said_of_a_channel_long_ago_counts_for_nothing(world: World) -> None:
@@ -183,8 +183,7 @@ async def test_what_slack_said_of_a_channel_long_ago_counts_for_nothing(world: W
         world.slack.change_channel("studio", is_pending_ext_shared=True)
         world.slack.faults.always(WHO_READS, CannedResponse(503))
         form = await world.open_form(world.ana)
-        await form.send({"replica_id": REPLICA, "script": SCRIPT})
-        await world.advance(minutes=9)
+        await world.after(form.send({"replica_id": REPLICA, "script": SCRIPT}), minutes=9)
         assert SCRIPT not in in_channel(world)
         world.slack.faults.always(WHO_READS, None)
         await world.advance(minutes=30)
