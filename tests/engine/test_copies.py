@@ -42,15 +42,13 @@ async def test_a_form_that_one_copy_opened_is_served_and_submitted_at_the_other(
     world: World,
 ) -> None:
     async with world.running_copies() as (first, second):
-        await world.at(first, world.ana.command("/replica", f"add {REPLICA}"))
-        await world.settle()
+        await world.after(world.at(first, world.ana.command("/replica", f"add {REPLICA}")))
         form = await world.at(first, world.open_form(world.ana))
         assert await world.at(first, offered_ids(form)) == [REPLICA]
         assert await world.at(second, offered_ids(form)) == [REPLICA]
         await world.at(second, form.submit(VALUES))
         # Slack sends it once more, elsewhere.
-        await world.at(first, form.resubmit())
-        await world.advance(minutes=5)
+        await world.after(world.at(first, form.resubmit()), minutes=5)
         card, reply = world.posts()
         assert (reply.thread_ts, world.created_count()) == (card.ts, 1)
 
@@ -81,25 +79,21 @@ async def test_a_click_that_reaches_the_other_copy_later_changes_nothing(world: 
         card = await asks_what_to_do(world)
         body = click(world, world.question(card), CREATE_AGAIN)
         for copy in copies:
-            await world.at(copy, deliver(world.slack, body))
-            await world.advance(seconds=5)
+            await world.after(world.at(copy, deliver(world.slack, body)), seconds=5)
         assert len(world.requests_for("create_video")) == 2
 
 
 async def test_what_one_copy_learns_of_replicas_the_other_offers_at_once(world: World) -> None:
     async with world.running_copies() as (first, second):
-        await world.at(first, world.ana.command("/replica", f"add {REPLICA}"))
-        await world.settle()
+        await world.after(world.at(first, world.ana.command("/replica", f"add {REPLICA}")))
         forms = [await world.open_form(person) for person in (world.ana, world.ben)]
         for form in forms:
             assert await world.at(first, offered_ids(form)) == [REPLICA]
             assert await world.at(second, offered_ids(form)) == [REPLICA]
         world.service.add_replica("r-kim", "Kim")
-        await world.at(first, world.ana.command("/replica", "add r-kim"))
-        await world.settle()
+        await world.after(world.at(first, world.ana.command("/replica", "add r-kim")))
         assert set(await world.at(second, offered_ids(forms[0]))) == {REPLICA, "r-kim"}
-        await world.at(second, world.ana.command("/replica", "default r-kim"))
-        await world.settle()
+        await world.after(world.at(second, world.ana.command("/replica", "default r-kim")))
         assert (await world.at(first, offered_ids(forms[1])))[0] == "r-kim"
         for form in forms:
             await form.close()

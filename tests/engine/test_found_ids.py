@@ -72,8 +72,7 @@ async def test_a_callback_says_what_was_made_however_the_service_shows_it(
     lost = await _lost(world, scenario)
     [video_id] = world.service.videos
 
-    await _calls_back(world, lost, video_id)
-    await world.advance(minutes=5)
+    await world.after(_calls_back(world, lost, video_id), minutes=5)
 
     [reply] = world.replies(lost.card)
     assert "is ready" in reply.text
@@ -93,8 +92,7 @@ async def test_an_id_that_is_named_again_while_it_is_read_is_not_lost(world: Wor
             await form.submit({})
 
     world.service.on_request = confirms
-    await _calls_back(world, lost, video_id)
-    await world.advance(minutes=5)
+    await world.after(_calls_back(world, lost, video_id), minutes=5)
 
     assert not form.is_open
     [reply] = world.replies(lost.card)
@@ -111,8 +109,7 @@ async def test_a_callback_is_not_believed_if_it_names_what_another_request_made(
     theirs = await world.request_video(world.ben, {"script": SCRIPT})
     [video_id] = world.service.videos
 
-    await _calls_back(world, lost, change(video_id))
-    await world.advance(minutes=5)
+    await world.after(_calls_back(world, lost, change(video_id)), minutes=5)
 
     assert world.now(lost.card) == lost.card
     assert not world.replies(lost.card)
@@ -134,8 +131,7 @@ async def test_an_id_from_a_person_that_cannot_be_verified_is_used_after_a_warni
     assert form.values["remote_id"] == video_id, "nothing typed is lost"
     await world.advance(minutes=5)
     assert not world.replies(lost.card), "it is not used before the person says so"
-    await form.send({})
-    await world.advance(minutes=5)
+    await world.after(form.send({}), minutes=5)
 
     assert "is ready" in world.replies(lost.card)[0].text
     assert world.created_count() == 1
@@ -303,8 +299,7 @@ async def test_the_person_is_asked_if_the_service_never_finds_what_a_callback_na
     world: World,
 ) -> None:
     lost = await _unanswered(world)
-    await _calls_back(world, lost, "v-nothing")
-    await world.advance(minutes=20)
+    await world.after(_calls_back(world, lost, "v-nothing"), minutes=20)
 
     assert "Needs an answer" in world.now(lost.card).text
     reads = len(world.requests_for("read_video"))
@@ -320,8 +315,7 @@ async def test_a_person_can_name_another_id_if_the_one_of_a_callback_cannot_be_r
     lost = await _unanswered(world)
     [video_id] = world.service.videos
     world.service.faults.always("read_video", answer)
-    await _calls_back(world, lost, "v-of-others")
-    await world.advance(minutes=20)
+    await world.after(_calls_back(world, lost, "v-of-others"), minutes=20)
     world.service.faults.clear()
     world.service.faults.next("read_video", *[answer] * 2)
 
@@ -342,8 +336,7 @@ async def test_create_again_does_not_wait_for_ever_for_what_a_callback_named(
 ) -> None:
     lost = await _unanswered(world)
     world.service.faults.always("read_video", answer)
-    await _calls_back(world, lost, "v-of-others")
-    await world.advance(minutes=20)
+    await world.after(_calls_back(world, lost, "v-of-others"), minutes=20)
 
     await world.after(world.ana.click(world.question(lost.card), "Create again"), minutes=20)
 

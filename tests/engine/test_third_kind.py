@@ -151,8 +151,7 @@ async def _cuts(world: World, name: str = "Spring") -> Message:
 
 
 async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
-    card = await _cuts(world)
-    await world.advance(minutes=1)
+    card = await world.after(_cuts(world), minutes=1)
     assert world.now(card).text.startswith("Spring\n*Being cut*. I'll reply here.")
 
     await world.advance(minutes=5)
@@ -173,15 +172,13 @@ async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
 async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(done=True))
-    card = await _cuts(world)
-    await world.advance(minutes=16)
+    card = await world.after(_cuts(world), minutes=16)
     assert "Did this trailer get made?" in world.now(card).text
     [video_id] = world.service.videos
 
     await world.ana.click(world.question(card), "I found it")
     form = world.ana.form
-    await form.send({"remote_id": video_id})
-    await world.advance(minutes=5)
+    await world.after(form.send({"remote_id": video_id}), minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
     assert world.created_count() == 1

@@ -79,8 +79,7 @@ async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) ->
     [video_id] = world.service.videos
     assert len(world.replies(theirs)) == 1
 
-    await _calls_back(world, 0, video_id)
-    await world.advance(minutes=5)
+    await world.after(_calls_back(world, 0, video_id), minutes=5)
 
     assert world.now(asking) == asking
     assert not world.replies(asking)
@@ -91,8 +90,7 @@ async def test_a_callback_that_names_a_video_with_another_script_is_ignored(worl
     asking = await world.loses_create(made=False)
     other = await world.make_by_hand("Something else.")
 
-    await _calls_back(world, 0, other)
-    await world.advance(minutes=5)
+    await world.after(_calls_back(world, 0, other), minutes=5)
 
     assert world.now(asking) == asking
     assert not world.replies(asking)
@@ -165,8 +163,7 @@ async def test_an_id_that_cannot_be_read_now_is_checked_later(
             await form.submit({"remote_id": video_id})
             assert "I can't tell" in str(form.view.body)
     warned = world.ana.form
-    await warned.send({})
-    await world.advance(minutes=1)
+    await world.after(warned.send({}), minutes=1)
     assert not world.replies(asking)
     world.service.faults.clear()
     await world.advance(minutes=10)
@@ -430,8 +427,7 @@ async def test_a_video_is_polled_less_often_the_older_it_is(world: World) -> Non
 
 
 async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(world: World) -> None:
-    card = await _never_ends(world)
-    await world.advance(hours=3, minutes=5)
+    card = await world.after(_never_ends(world), hours=3, minutes=5)
     overdue = world.now(card)
     assert "Overdue" in overdue.text
     before = len(world.requests_for("read_video"))
@@ -449,8 +445,7 @@ async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(worl
 async def test_a_video_that_never_ends_times_out(quiet: World) -> None:
     quiet.timings = ONE_DAY
     async with quiet.running_bot():
-        card = await _never_ends(quiet)
-        await quiet.advance(hours=23)
+        card = await quiet.after(_never_ends(quiet), hours=23)
         assert not quiet.replies(card)
 
         await quiet.advance(hours=2)

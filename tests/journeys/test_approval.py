@@ -723,8 +723,7 @@ async def test_what_is_not_approved_again_may_have_been_created_before(
     assert not outstanding(silent)
     # What it made after all is shown.
     [made] = silent.service.videos
-    await silent.service.call_back(made)
-    await silent.advance(minutes=5)
+    await silent.after(silent.service.call_back(made), minutes=5)
     assert "An earlier try worked too" in silent.now(card).text
     assert creates(silent) == 1
     assert set(used(silent).values()) == {1}
@@ -740,8 +739,7 @@ async def test_what_turns_up_while_it_waits_to_be_approved_again_is_not_created_
     assert "Waiting for your approval" in str(silent.ben.tab.view.body)
     [asked], [made] = outstanding(silent), silent.service.videos
     silent.service.faults.next("read_video", CannedResponse(503))
-    await silent.service.call_back(made)
-    await silent.advance(minutes=5)
+    await silent.after(silent.service.call_back(made), minutes=5)
     assert "is ready" in silent.replies(card)[-1].text
     assert "An earlier try worked, so there's nothing to approve." in silent.now(asked).text
     assert not outstanding(silent)

@@ -186,8 +186,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
         "background_url": "https://example.com/secret",
         "where": world.slack.channel("lobby").id,
     }
-    await form.send({"script": "A brighter script."})
-    await world.advance(minutes=5)
+    await world.after(form.send({"script": "A brighter script."}), minutes=5)
     assert [video.script for video in world.service.videos.values()] == [
         "A secret script.",
         "A brighter script.",
@@ -612,8 +611,7 @@ async def test_a_video_from_a_message_is_answered_in_its_thread(world: World) ->
     assert form.values["script"] == "Welcome, ana! See https://example.com/start & say hi"
     assert form.values["where"] == message.channel
 
-    await form.send({"replica_id": REPLICA})
-    await world.advance(minutes=5)
+    await world.after(form.send({"replica_id": REPLICA}), minutes=5)
     card, reply = world.slack.thread(message.channel, message.ts)
     assert f"<@{world.ana.user.id}>" in reply.text
     assert world.posts() == [card, reply]

@@ -292,8 +292,7 @@ async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spe
     world.slack.faults.always("usergroups.users.list", None)
     assert world.slack.user_groups is not None
     world.slack.user_groups[GROUP] = UserGroup({world.ana.user.id})
-    await form.send()
-    await world.settle()
+    await world.after(form.send())
     assert world.created_count() == 1
 
 
@@ -363,8 +362,7 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(quie
 
         form = await limits_form(quiet, ana)
         assert form.values[f"{PER_USER}.0"] == "10"
-        await form.send({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]})
-        await quiet.advance(seconds=10)
+        await quiet.after(form.send({PER_USER: "1", "VIDEO_USERS": ["ana", "ben"]}), seconds=10)
         for admin in (ana, cleo):
             shown = words(admin.home)
             assert f"Requests per person per day: *1*, changed by <@{ana.user.id}>" in shown

@@ -96,8 +96,7 @@ async def test_a_create_form_of_another_version_is_drawn_anew_with_what_was_type
     assert {name: form.values[name] for name in typed} == typed
     assert world.created_count() == 0
 
-    await form.send({"where": world.slack.channel("studio").id})
-    await world.advance(minutes=5)
+    await world.after(form.send({"where": world.slack.channel("studio").id}), minutes=5)
     assert world.created_count() == 1
     [card] = world.slack.messages("studio")
     assert "Ready" in card.text
@@ -110,8 +109,7 @@ async def test_what_was_typed_in_a_field_that_is_gone_is_shown(world: World) -> 
     assert UPDATED in shown(form)
     assert "A long <speech> *of* mine." in shown(form), "to be copied"
     assert form.values["replica_id"] == REPLICA
-    await form.send({"script": "A long <speech> *of* mine."})
-    await world.settle()
+    await world.after(form.send({"script": "A long <speech> *of* mine."}))
     assert world.created_count() == 1
 
 
@@ -271,8 +269,7 @@ async def test_a_script_that_is_too_long_opens_the_form_and_says_how_much_to_cut
     await form.choose("background", "none")
     await form.submit({"replica_id": REPLICA})
     assert "The script has 3,317 characters. The limit is 3,000" in form.errors["script"]
-    await form.send({"script_2": ""})
-    await world.settle()
+    await world.after(form.send({"script_2": ""}))
     [video] = world.service.videos.values()
     assert video.script == form.values["script"].strip()
 
@@ -282,8 +279,7 @@ async def test_a_script_of_two_boxes_is_one_where_scripts_may_be_as_long(world: 
     script = ("Welcome to the team! " * 158).strip()
     form = await world.open_form(world.ana, script)
     assert "The limit is" not in str(form.view.body)
-    await form.send({"replica_id": REPLICA})
-    await world.settle()
+    await world.after(form.send({"replica_id": REPLICA}))
     assert [video.script for video in world.service.videos.values()] == [script]
 
 

@@ -198,8 +198,7 @@ async def test_a_removed_replica_is_gone_and_stays_so(world: World) -> None:
     said = str(form.view.body["blocks"])
     assert "Default in channels: 1. In progress: 1; unsent ones stop." in said
     assert "An admin still has to delete it at the video service." in said
-    await form.send()
-    await world.advance(hours=3)
+    await world.after(form.send(), hours=3)
     assert "Ready" in world.now(card).text  # it was sent
 
     form = await world.open_form(world.ben)

@@ -295,8 +295,7 @@ async def test_the_workspaces_admins_act_as_admins_where_none_are_named(
     card = await unconfirmed(world)
     assert "Limits" not in words(await opened(world, world.ana))
     form = await limits_form(world, world.ben)
-    await form.send({PER_DAY: "7"})
-    await world.advance(seconds=10)
+    await world.after(form.send({PER_DAY: "7"}), seconds=10)
     assert f"Requests per workspace per day: *7*, changed by <@{world.ben.user.id}>" in words(
         world.ben.home
     )

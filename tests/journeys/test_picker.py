@@ -79,10 +79,8 @@ async def test_an_unknown_id_can_be_used_and_a_known_one_is_not_offered_twice(wo
 @in_both_modes
 async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(world: World) -> None:
     await _adds(world, "r-1 Anna", "r-2 Bob", "r-3 Cleo")
-    await _sets_default(world, "r-2")
-    await world.advance(minutes=1)
-    await _sends_off(world, world.ben, "r-1")
-    await world.settle()
+    await world.after(_sets_default(world, "r-2"), minutes=1)
+    await world.after(_sends_off(world, world.ben, "r-1"))
 
     studio = await world.open_form(world.ana)
     lobby = await world.open_form(world.ana, channel="lobby")
@@ -103,8 +101,7 @@ async def test_the_picker_offers_the_same_after_a_restart(quiet: World) -> None:
         await _adds(quiet, "r-1", "r-2 Bob", "r-3 Cleo", "r-4 Dora", "r-5 Elif")
         for channel, replica_id in (("studio", "r-2"), ("studio", "r-4"), ("lobby", "r-5")):
             await quiet.after(quiet.ana.command("/replica", f"default {replica_id}", channel))
-        await _sends_off(quiet, quiet.ben, "r-1")
-        await quiet.settle()
+        await quiet.after(_sends_off(quiet, quiet.ben, "r-1"))
         quiet.service.fail("r-1", "Too dark.")
         quiet.service.delete("r-3")
         del quiet.service.replicas["r-5"]
@@ -251,8 +248,7 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(qui
         assert await _texts(form, "nine l") == []
 
         await quiet.advance(minutes=11)
-        await form.send()
-        await quiet.settle()
+        await quiet.after(form.send())
         assert await _texts(await quiet.open_form(quiet.ben), "nine l") == ["Nine lives"]
 
 
@@ -261,8 +257,7 @@ async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(quiet:
     loop = asyncio.get_running_loop()
     async with quiet.running_bot():
         quiet.service.key_revoked = True
-        await _sends_off(quiet, quiet.ben, REPLICA)
-        await quiet.advance(minutes=2)
+        await quiet.after(_sends_off(quiet, quiet.ben, REPLICA), minutes=2)
         for operation in ("read_replica", "read_video"):
             quiet.service.faults.always(operation, Hang())
         form = await quiet.open_form(quiet.ana, "Hello.")

@@ -96,8 +96,7 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(world: 
     assert form.title == "Create a video"
     assert form.values["replica_id"] == world.last_replica_id()
     assert "Kim" in str(form.view.body)
-    await form.send({"script": "I am new here."})
-    await world.advance(minutes=5)
+    await world.after(form.send({"script": "I am new here."}), minutes=5)
     [video] = world.service.videos.values()
     assert (video.replica_id, video.script) == (world.last_replica_id(), "I am new here.")
     [_, card] = world.slack.messages("studio")
@@ -159,8 +158,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
     same = {**typed, "owner": world.ana.user.id, "agreed": [], "where": studio}
     assert form.values == same, "it has to be confirmed again"
     better = "https://storage.example.com/b.mp4"
-    await form.send({"train_video_url": better, "agreed": ["yes"]})
-    await world.advance(hours=4)
+    await world.after(form.send({"train_video_url": better, "agreed": ["yes"]}), hours=4)
     first, second = world.requests_for("create_replica")
     assert second.body["train_video_url"] == better
     assert second.body["consent_video_url"] == first.body["consent_video_url"]
@@ -179,8 +177,7 @@ async def _asks_one_in_training(world: World, *scenario: Scenario) -> tuple[Mess
 @on_both_engines
 async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(world: World) -> None:
     world.service.next_video(Scenario(callback_plan=SILENT))
-    _, video = await _asks_one_in_training(world)
-    await world.advance(hours=3)
+    _, video = await world.after(_asks_one_in_training(world), hours=3)
 
     [trained] = world.service.callbacks
     assert trained.at in [read.at for read in world.requests_for("read_video")]
@@ -189,8 +186,7 @@ async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(world: World) -
 
 async def test_the_deadlines_of_a_video_begin_when_its_replica_is_trained(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
-    _, video = await _asks_one_in_training(world)
-    await world.advance(hours=2, minutes=28)
+    _, video = await world.after(_asks_one_in_training(world), hours=2, minutes=28)
     assert "Waiting for its replica" in _text(world, video)
     await world.advance(minutes=14)
     assert "I'll reply here." in _text(world, video)
@@ -465,8 +461,7 @@ async def test_every_field_arrives_at_the_service_as_typed(world: World) -> None
 
 
 async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> None:
-    form = await _opens(world)
-    await world.advance(minutes=3)
+    form = await world.after(_opens(world), minutes=3)
     await world.after(form.submit(SENT_OFF))
 
     [created] = _created(world)
@@ -506,8 +501,7 @@ async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
     await world.settle()
     assert not world.requests_for("create_replica")
 
-    await form.send({"agreed": ["yes"]})
-    await world.settle()
+    await world.after(form.send({"agreed": ["yes"]}))
     assert len(_created(world)) == 1
 
 
@@ -529,8 +523,7 @@ async def test_a_link_that_expires_within_a_day_warns_once_and_is_sent_on_the_se
     assert not world.requests_for("create_replica")
     assert not world.posts()
 
-    await form.send()
-    await world.settle()
+    await world.after(form.send())
     [created] = _created(world)
     assert created[field] == link
 

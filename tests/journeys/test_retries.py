@@ -27,8 +27,7 @@ async def _fails(world: World, channel: str = "studio") -> Message:
 async def _retries(world: World, message: Message, script: str = "Better.") -> None:
     await world.ana.click(message, "Edit and retry")
     form = world.ana.form
-    await form.send({"script": script})
-    await world.settle()
+    await world.after(form.send({"script": script}))
 
 
 async def test_a_retry_goes_into_the_thread_of_its_card_which_links_to_it_and_has_no_button(
@@ -148,8 +147,7 @@ async def test_a_reply_is_posted_though_each_link_to_the_retry_takes_long(world:
         return world.calls("chat.getPermalink")
 
     world.slack.on_request = is_slow
-    await _retries(world, world.now(card))
-    await world.advance(minutes=10)
+    await world.after(_retries(world, world.now(card)), minutes=10)
     failed = [each for each in world.replies(card) if "shy" in each.text]
     assert len(failed) == 1
     assert "Retried here" in failed[0].text
@@ -172,8 +170,7 @@ async def test_a_job_can_be_deleted_before_its_retry(world: World) -> None:
     number, jobs = number_of(card), world.bot.store.jobs
     await world.advance(minutes=10)
     between = world.clock.now()
-    await _retries(world, card)
-    await world.advance(minutes=5)
+    await world.after(_retries(world, card), minutes=5)
     [_, again, _] = world.replies(card)
 
     assert await jobs.erase(between, {}, {}) == 1

@@ -57,8 +57,7 @@ async def test_the_form_offers_the_same_video_before_it_is_made_again(quiet: Wor
         assert offer(form)
         assert world.created_count() == 1
         await form.send(clicks=2)
-        await form.resubmit(2)
-        await world.settle()
+        await world.after(form.resubmit(2))
         assert world.created_count() == 2
 
 
@@ -161,8 +160,7 @@ async def test_only_the_same_is_offered_and_only_for_a_day(world: World) -> None
         assert not (await submit(world, world.ana, **changes)).is_open
     form = await world.open_form(world.ana)
     await form.choose("background", "background_url")
-    await form.send({**VALUES, **background})
-    await world.advance(hours=24)
+    await world.after(form.send({**VALUES, **background}), hours=24)
     assert not (await submit(world, world.ana)).is_open
 
 

@@ -158,8 +158,7 @@ async def test_a_file_is_still_used_when_its_form_is_drawn_again(world: World) -
     assert "not both" in form.errors["script_file"]
     await form.choose("background", "background_url")
     await form.choose("background", "none")
-    await form.send({"script": ""})
-    await world.settle()
+    await world.after(form.send({"script": ""}))
 
     # The answer was lost on the way, so the form is still there.
     world.slack.modals[world.ana.user.id].append(form.view)
@@ -224,8 +223,7 @@ async def test_a_short_file_fills_the_box_and_a_long_one_is_used_whole(world: Wo
     assert "takes about 21 minutes to speak" in words(form)
     await form.choose("background", "background_url")
     await form.choose("background", "none")
-    await form.send({"replica_id": REPLICA})
-    await world.settle()
+    await world.after(form.send({"replica_id": REPLICA}))
     assert scripts(world) == ["Good morning.", LONG]
     assert world.posts()[-1].thread_ts == message.ts
 

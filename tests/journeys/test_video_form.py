@@ -340,8 +340,7 @@ async def test_links_survive_any_change_of_the_background(
             typed.add(choice)
         if choice in links:
             assert form.values[choice] == links[choice]
-    await form.send({"script": "Hello."})
-    await world.settle()
+    await world.after(form.send({"script": "Hello."}))
 
     [create] = world.requests_for("create_video")
     assert create.body["background_source_url"] == links["background_source_url"]
@@ -416,8 +415,7 @@ def picker(form: Modal) -> Json:
 
 async def only_card(world: World, form: Modal) -> Message:
     """Submit a form and return the one message that comes of it."""
-    await form.send(TYPED)
-    await world.settle()
+    await world.after(form.send(TYPED))
     [card] = world.posts()
     return card
 

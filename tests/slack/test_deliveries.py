@@ -37,8 +37,7 @@ async def _submits(world: World, channel: str = "studio") -> None:
         if channel == "vault"
         else world.open_form(world.ana, channel=channel)
     )
-    await form.send({"replica_id": REPLICA, "script": "Hello."})
-    await world.settle()
+    await world.after(form.send({"replica_id": REPLICA, "script": "Hello."}))
 
 
 def _card_and_reply(world: World, channel: str = "studio") -> tuple[Message, Message]:
@@ -56,8 +55,7 @@ async def test_a_card_whose_post_got_no_answer_is_searched_for_before_it_is_post
     world: World, fault: Fault
 ) -> None:
     world.slack.faults.next("chat.postMessage", fault)
-    await _submits(world)
-    await world.advance(seconds=29)
+    await world.after(_submits(world), seconds=29)
     assert len(world.calls("chat.postMessage")) == 1, "it waits before it looks"
 
     await world.advance(minutes=5)
@@ -71,8 +69,7 @@ async def test_without_the_history_scopes_a_card_that_did_not_arrive_is_posted_a
 ) -> None:
     world.slack.scopes -= HISTORY
     world.slack.faults.next("chat.postMessage", fault)
-    await _submits(world)
-    await world.advance(seconds=29)
+    await world.after(_submits(world), seconds=29)
     assert not world.posts()
 
     await world.advance(minutes=5)
@@ -146,8 +143,7 @@ async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: Worl
     limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
     world.slack.faults.next("chat.postMessage", limit)
     await _submits(world)
-    await _submits(world)
-    await world.advance(seconds=19)
+    await world.after(_submits(world), seconds=19)
     assert len(world.calls("chat.postMessage")) == 1, "the second knows of it"
     await _submits(world, "lobby")
     assert len(world.slack.messages("lobby")) == 1, "another channel is not held back"
@@ -194,8 +190,7 @@ async def test_an_undeliverable_message_is_given_up_and_the_job_still_ends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.slack.faults.always("chat.postMessage", _refusal("channel_not_found"))
-    await _submits(world)
-    await world.advance(days=1)
+    await world.after(_submits(world), days=1)
 
     assert not world.posts()
     assert any("posted nowhere" in record.message for record in caplog.records)
@@ -207,8 +202,7 @@ async def test_a_reply_arrives_though_its_card_could_be_posted_nowhere(world: Wo
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.always("read_video", CannedResponse(503))
     world.slack.faults.always("chat.postMessage", _refusal("channel_not_found"))
-    await _submits(world)
-    await world.advance(hours=8)
+    await world.after(_submits(world), hours=8)
     world.slack.faults.clear()
     world.service.faults.clear()
     await world.advance(hours=2)
@@ -256,8 +250,7 @@ async def test_a_message_whose_metadata_are_refused_is_posted_whole_without_them
     world: World, code: str
 ) -> None:
     world.slack.faults.next("chat.postMessage", _refusal(code))
-    await _submits(world)
-    await world.advance(minutes=5)
+    await world.after(_submits(world), minutes=5)
 
     card, reply = _card_and_reply(world)
     assert card.blocks
@@ -289,8 +282,7 @@ async def test_a_failed_edit_is_repeated_until_it_succeeds(world: World, fault: 
 async def test_an_edit_that_is_refused_for_an_unknown_reason_is_given_up_with_an_error(
     world: World, caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
-    await _submits(world)
-    await world.advance(seconds=5)
+    await world.after(_submits(world), seconds=5)
     [card] = world.posts()
     world.slack.faults.always("chat.update", _refusal(code))
     await world.advance(minutes=10)

@@ -231,8 +231,7 @@ async def test_an_app_whose_uninstallation_one_copy_is_told_of_is_left_alone_by_
     async with world.running_copies() as (first, _):
         for _ in range(3):
             await world.request_video(world.ana)
-        await world.at(first, _uninstalled(world))
-        await world.advance(minutes=5)
+        await world.after(world.at(first, _uninstalled(world)), minutes=5)
         before = len(world.slack.calls)
         await world.advance(minutes=9)
         calls = world.slack.calls[before:]

@@ -124,8 +124,7 @@ async def test_while_somebody_has_locked_it_forms_buttons_and_commands_are_answe
             if quiet.on_postgres:
                 assert who["application"] == "psql"
                 assert who["since"].startswith("20")
-        await form.send()
-        await quiet.advance(minutes=5)
+        await quiet.after(form.send(), minutes=5)
         assert quiet.created_count() == 2
         assert [len(quiet.replies(each)) for each in quiet.posts() if not each.thread_ts] == [1, 1]
         async with asyncio.timeout(30):  # its end is noticed in real time

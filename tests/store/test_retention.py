@@ -44,8 +44,7 @@ async def test_scripts_and_links_are_erased_after_the_retention_time_and_not_bef
     quiet.service.next_video(Scenario(), Scenario(end="error", reason="Secretly too dark."))
     async with quiet.running_bot(RETENTION_DAYS="2"):
         await _asks_in_secret(quiet)
-        await _asks_in_secret(quiet)
-        await quiet.advance(days=1, hours=23)
+        await quiet.after(_asks_in_secret(quiet), days=1, hours=23)
     before = _stored(quiet)
     assert [secret for secret in SECRETS if secret not in before] == []
 
@@ -93,8 +92,7 @@ async def test_the_list_and_the_cards_remain_after_erasing(world: World) -> None
 async def test_a_job_that_has_not_ended_is_never_erased(quiet: World) -> None:
     quiet.service.next_video(Scenario(end="never"))
     async with quiet.running_bot(RETENTION_DAYS="1"):
-        await _asks_in_secret(quiet)
-        await quiet.advance(days=1, hours=2)
+        await quiet.after(_asks_in_secret(quiet), days=1, hours=2)
     assert "A secret script." in _stored(quiet)
 
 
