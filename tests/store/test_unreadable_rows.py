@@ -288,9 +288,9 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> int:
 
 
 async def test_a_bot_is_not_ready_while_its_disk_confirms_nothing(
-    world: World, disk: UnsyncedDisk
+    disk: UnsyncedDisk, world: World
 ) -> None:
-    # What is written at the start would share the transaction.
+    # The disk is there before the bot starts. What that writes would share the transaction.
     await world.settle()
     assert await status(world) == 200
     disk.fails()
