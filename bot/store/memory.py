@@ -136,7 +136,7 @@ class TypicalDurations:
 
 
 def _durations(known: Sequence[int | None]) -> Durations | None:
-    """Return what recent jobs say, of which each took so many milliseconds, if that is known."""
+    """Return what recent jobs took, each given in milliseconds if known; None without any."""
     took = sorted(each for each in known if each is not None)
     if not took:
         return None
