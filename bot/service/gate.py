@@ -5,7 +5,7 @@ finds out for itself.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ class Gate:
         self._limited_at: datetime | None = None
         self._calls: Counter[str] = Counter()  # by person
         self._queued: Counter[str] = Counter()  # likewise
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._changed = asyncio.Event()
         self._is_paused = False
         self._drains = False
 
@@ -247,16 +247,10 @@ class Gate:
         try:
             async with asyncio.timeout(self._timings.turn_timeout.total_seconds()):
                 while self._must_wait(call):
-                    turn = asyncio.get_running_loop().create_future()
-                    self._waiting.append(turn)
-                    await turn
+                    await self._changed.wait()
         except TimeoutError:
-            self._wake()  # its turn may have come just now
             until = self._clock.now() + self._timings.turn_timeout
             raise Held(_BUSY, until=until, failure=Failure.UNREACHABLE, retry_after=None) from None
-        except asyncio.CancelledError:
-            self._wake()
-            raise
         finally:
             self._queued[call.user] -= 1
         call.has_slot = True
@@ -299,7 +293,5 @@ class Gate:
 
     def _wake(self) -> None:
         """Let all callers look again whether it is their turn."""
-        for turn in self._waiting:
-            if not turn.done():
-                turn.set_result(None)
-        self._waiting.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()
