@@ -118,6 +118,21 @@ async def test_who_stops_a_training_is_not_taken_for_who_approved_it(world: Worl
     assert "Approved by cleo" in str(world.now(card).blocks)
 
 
+@bot_with(APPROVERS="{cleo}")
+async def test_who_stops_a_training_that_waits_is_not_taken_for_who_approved_it(
+    world: World,
+) -> None:
+    cleo = Person(world.slack, "cleo")
+    card = await train(world, world.ana, "ben")
+    [asked] = told(world, "cleo")
+    [notice] = told(world, "ben")
+    await world.after(world.ben.click(notice, "Stop it"), minutes=1)
+    await world.after(cleo.click(asked, "Approve"), minutes=1)
+    assert "Stopped" in world.now(card).text
+    assert "Approved" not in str(world.now(card).blocks)
+    assert not world.requests_for("create_replica")
+
+
 async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(world: World) -> None:
     world.service.faults.next(
         "create_video", CannedResponse(429, {"message": "Slow down."}, {"Retry-After": "60"})

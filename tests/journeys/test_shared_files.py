@@ -28,10 +28,8 @@ LOST: list[Fault] = [
     CannedResponse(503, "<html>Bad gateway</html>", done=True),
     CannedResponse(200, {"ok": False, "error": "file_update_failed"}, done=True),
 ]
-NOT_DONE: list[Fault] = [
-    Reset(),
-    CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"}),
-]
+RATE_LIMITED = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+NOT_DONE: list[Fault] = [Reset(), RATE_LIMITED]
 
 
 def refusal(code: str) -> CannedResponse:
@@ -136,6 +134,17 @@ async def test_a_file_whose_sharing_got_no_answer_is_looked_for_before_it_is_sha
     await world.advance(minutes=10)
     assert len(searches(world, one_file(world))) == 1
     assert [len(world.calls(each)) for each in (GET_URL, COMPLETE)] == [1, 1]
+
+
+async def test_what_is_at_slack_is_not_sent_again_where_slack_refuses_it_and_asks_to_wait(
+    world: World,
+) -> None:
+    await asks(world)
+    world.slack.faults.next(COMPLETE, refusal("file_not_found"))
+    world.slack.faults.next("files.info", RATE_LIMITED)
+    await world.advance(minutes=10)
+    assert content(world, one_file(world)) == LONG
+    assert len(world.calls(GET_URL)) == 1
 
 
 async def test_a_file_that_slack_shares_late_is_shared_once(world: World) -> None:
