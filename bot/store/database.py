@@ -526,21 +526,6 @@ class DatabaseSnapshot:
     """Runs a query with its values, and returns its rows, read as they are needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server, read without changing anything."""
-
-    version: str
-    size_bytes: int
-    """Of the database."""
-    is_protected: bool
-    """Whether nobody on the way to the server can read or change what is sent."""
-    bots: int
-    """How many connections bots have to the database."""
-    ahead: timedelta
-    """How far this machine's clock is ahead of the server's; negative if it is behind."""
-
-
 async def run_until_stored(
     database: Database,
     work: Callable[[Transaction], _T],

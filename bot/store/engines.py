@@ -2,10 +2,7 @@
 
 import asyncio
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -18,21 +15,12 @@ from bot.store.database import (
     DatabaseError,
     DatabaseSnapshot,
     Query,
-    Row,
-    RowUnreadable,
-    Server,
-    from_ms,
-    to_ms,
 )
-from bot.store.deliveries import delivery_from
 from bot.store.due import read_each
-from bot.store.installation import installation_from
-from bot.store.job_rows import attempt_from, job_from
+from bot.store.job_rows import job_from
 from bot.store.jobs import FINISHED_VIDEOS
 from bot.store.migrate import steps
-from bot.store.replicas import replica_from, revision_from
-from bot.store.usage import change_from, spending_from
-from bot.timings import Clock, Timings
+from bot.timings import Timings
 
 # ruff: noqa: PLC0415 - what PostgreSQL needs is an extra; without it, these imports say so
 
@@ -113,86 +101,28 @@ def open_snapshot(
     return postgres_snapshot(address)
 
 
-def inspect_server(url: str, clock: Clock) -> Server:
-    """Return what there is to know of a PostgreSQL server.
-
-    Raises:
-        DatabaseError: it cannot be used.
-    """
-    from bot.store.postgres import engine
-
-    return engine.inspect_server(url, clock)
-
-
 # ── What the doctor reads ─────────────────────────────────────────────────────────────────────
 
-_READERS: Final[dict[str, Callable[[Row], object]]] = {
-    "jobs": job_from,
-    "attempts": attempt_from,
-    "deliveries": delivery_from,
-    "replicas": replica_from,
-    "revisions": revision_from,
-    "installation": installation_from,
-    "limit_changes": change_from,
-    "usage": spending_from,
-}
-_WORK: Final = {
-    what: Query(
-        f"SELECT count(*) AS number, min(CASE WHEN due_at > 0 THEN due_at END) AS oldest,"  # noqa: S608 - our tables
-        f" (SELECT count(*) FROM {table} WHERE set_aside = 1) AS set_aside"
-        f" FROM {table} WHERE due_at <= :now"
-    )
-    for what, table in (("request", "jobs"), ("message", "deliveries"))
-}
+_SET_ASIDE: Final = Query(
+    """
+    SELECT 'row ' || id || ' of jobs' AS found FROM jobs WHERE set_aside = 1
+    UNION ALL
+    SELECT 'row ' || id || ' of deliveries' FROM deliveries WHERE set_aside = 1
+    """
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """What is in a database, read without changing anything."""
+def inspect(address: Path | str) -> tuple[list[str], list[str]]:
+    """Return which migrations the next start applies, and which rows workers leave alone.
 
-    pending: list[str]
-    """The migrations that the next start applies."""
-    waiting: Mapping[str, int]
-    """How much work is due and not done, by what it is called: "request" and "message"."""
-    oldest: datetime | None
-    """When the first of it was due; None if that is not stored."""
-    set_aside: int
-    """Rows that workers leave alone because they cannot be read."""
-    unreadable: Sequence[RowUnreadable]
-    """Rows that cannot be read, if all were read."""
-
-
-def inspect(address: Path | str, now: datetime, *, read_rows: bool) -> Inspection:
-    """Read what the doctor reports of a database that ``check_file`` accepts.
-
-    Args:
-        address: the database.
-        now: what is due.
-        read_rows: whether to read all rows. It is not done where the database is older than this
-            version.
+    Nothing is changed.
 
     Raises:
-        DatabaseError: it cannot be read, or its tables are not those of this version or an older
-            one.
+        DatabaseError: the database cannot be read, or its tables are another version's.
     """
     with open_snapshot(address) as snapshot:
-        work = _WORK if snapshot.done else {}
-        rows = {
-            what: row for what, query in work.items() for row in snapshot.all(query, now=to_ms(now))
-        }
-        # What is due at once has no time of its own: 0. A damaged one is no number.
-        due = [row["oldest"] for row in rows.values() if isinstance(row["oldest"], int)]
-        unreadable: list[RowUnreadable] = []
-        for table, read in _READERS.items() if read_rows and not snapshot.pending else ():
-            every = Query(f"SELECT * FROM {table}")  # noqa: S608 - our tables
-            unreadable += read_each(read, snapshot.all(every))[1]
-        return Inspection(
-            snapshot.pending,
-            {what: row["number"] for what, row in rows.items()},
-            from_ms(min(due)) if due else None,
-            sum(row["set_aside"] for row in rows.values()),
-            unreadable,
-        )
+        rows = snapshot.all(_SET_ASIDE) if snapshot.done else ()
+        return snapshot.pending, [str(row["found"]) for row in rows]
 
 
 def stored_videos(address: Path | str) -> list[Job]:
@@ -200,22 +130,3 @@ def stored_videos(address: Path | str) -> list[Job]:
     with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
         return read_each(job_from, snapshot.all(FINISHED_VIDEOS))[0]
     return []
-
-
-# ── The bot that has it open ──────────────────────────────────────────────────────────────────
-
-
-def find_owner(path: Path) -> int | None:
-    """Return the process of the bot that uses a database, or 0 where the system does not say it.
-
-    None if none does. No lock is taken, and no file made.
-    """
-    lock = sqlite.beside(path, "-lock")
-    try:
-        with lock.open("rb") as file:
-            if not sqlite.is_locked(file.fileno()):
-                return None
-            inode = os.fstat(file.fileno()).st_ino
-    except OSError:
-        return None
-    return sqlite.process_with_lock(inode) or 0

@@ -201,46 +201,22 @@ class FileLock:
         os.close(self._file)
 
 
-def is_locked(file: int) -> bool:
-    """Return whether a bot has the lock, of which ``file`` is open, without taking it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # it ends when the file is closed
-    except OSError:
-        return True
-    return False
-
-
-def process_with_lock(inode: int, kind: str = "FLOCK", first_byte: int = 0) -> int | None:
-    """Return the id of the process that locked a file, as Linux lists it; None elsewhere.
-
-    A line is "1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF":
-    https://man7.org/linux/man-pages/man5/proc_locks.5.html
-    """
-    try:
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return None
-    found = []
-    for line in lines:
-        match line.split():
-            case [_, its_kind, _, "WRITE", process, file, start, _] if (
-                its_kind == kind and start == str(first_byte) and file.endswith(f":{inode}")
-            ):
-                found.append(process)
-    # Of several, some lock a file of another disk. One in another container is 0.
-    return int(found[0]) if len(found) == 1 and found[0].isdecimal() and found[0] != "0" else None
-
-
 def find_writer(path: Path) -> dict[str, object]:
     """Return the process that has locked a database to write, for the log; {} if none is found.
 
-    The lock is on a byte of the shared memory (https://sqlite.org/walformat.html, 2.3).
+    The lock is on a byte of the shared memory (https://sqlite.org/walformat.html, 2.3). Linux lists
+    it like "1: POSIX  ADVISORY  WRITE 1234 08:01:131 120 120":
+    https://man7.org/linux/man-pages/man5/proc_locks.5.html
     """
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         inode = beside(path, "-shm").stat().st_ino
-        if (process := process_with_lock(inode, "POSIX", _WRITER_BYTE)) is not None:
-            name = Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
-            return {"pid": process, "application": name}
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            match line.split():
+                case [_, "POSIX", _, "WRITE", process, file, start, _] if start == str(
+                    _WRITER_BYTE
+                ) and file.endswith(f":{inode}"):
+                    name = Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
+                    return {"pid": int(process), "application": name}
     return {}
 
 

@@ -17,7 +17,6 @@ from bot.ops.doctor import check_database
 from bot.store import DatabaseError
 from bot.store.backup import back_up
 from bot.store.sqlite import migrate
-from bot.timings import SystemClock
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.modes import on_sqlite_alone
@@ -111,7 +110,7 @@ async def test_a_backup_beside_the_log_of_the_database_before_is_refused(
         await migrate(database)
     with pytest.raises(DatabaseError, match="belongs to another file than"):
         back_up(database, tmp_path / "mixed.db", _NOW, replace=False)
-    findings = {each.name: each for each in check_database(database, SystemClock())}
+    findings = {each.name: each for each in check_database(database)}
     assert "belongs to another file than" in findings["database"].message
     assert (database.read_bytes(), log.read_bytes()) == (backup.read_bytes(), before)
     restore(backup, database)

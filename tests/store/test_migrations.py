@@ -193,7 +193,7 @@ async def test_a_file_from_before_is_refused_and_nothing_is_written(
     with pytest.raises(DatabaseError, match=_REFUSED):
         back_up(path, path.parent / "backup.db", SystemClock().now(), replace=False)
     assert files_in(path.parent) == before
-    [found] = check_database(path, SystemClock())
+    [found] = check_database(path)
     assert (found.state, _REFUSED in found.message) == ("error", True)
     assert files_in(path.parent) == before
 

@@ -20,7 +20,6 @@ from bot.store.database import Query, Row, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import engine
 from bot.store.postgres.engine import PostgresDatabase, find_blocker, migrate
-from bot.timings import SystemClock
 from tests.store.test_locked_database import Admin, pooled_by_transaction
 from tests.store.test_migrations import next_migrations, run
 from tests.store.test_store import NOW, TIMINGS, submit
@@ -195,7 +194,7 @@ async def test_copies_that_start_at_once_on_an_empty_database_work_whatever_thei
             )
             claimed = await asyncio.gather(*(each.jobs.claim(NOW, 20) for each in copies))
         assert sum(len(jobs) for jobs in claimed) == 40
-        found = {each.name: each for each in check_database(empty_url, SystemClock())}
+        found = {each.name: each for each in check_database(empty_url)}
         assert found["database"].ok, found["database"]
         with Admin(empty_url, "LOCK TABLE jobs") as admin:
             waiting = asyncio.ensure_future(copies[0].jobs.claim(NOW, 1))  # noqa: TID251

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
@@ -33,16 +32,14 @@ from bot.store.database import (
     DatabaseUncertain,
     Query,
     Row,
-    Server,
     Topic,
     Transaction,
     Value,
-    from_ms,
     to_its_end,
     until_free,
 )
 from bot.store.migrate import MAKE, checksum, pending_steps, steps, warn_of_newer
-from bot.timings import Clock, Timings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -766,39 +763,6 @@ def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
         done, pending = steps_in_postgres(connection)
         yield DatabaseSnapshot(done, pending, rows)
         connection.rollback()
-
-
-# The bots are those whose name for the server is the one that their URL gives them.
-_SERVER: Final = Query(
-    """
-    SELECT current_setting('server_version') AS version,
-        pg_database_size(current_database()) AS bytes,
-        (SELECT count(*) FROM pg_stat_activity
-            WHERE datname = current_database() AND application_name = :bots) AS bots,
-        CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS now
-    """
-)
-
-
-def inspect_server(url: str, clock: Clock) -> Server:
-    """Return what there is to know of a server.
-
-    Raises:
-        DatabaseError: it cannot be used.
-    """
-    with translated(), connect(url, application_name=COMMAND) as connection:
-        info = connection.info
-        connection.execute(_BEGIN_TO_READ)
-        [row] = connection.execute(_SERVER.postgres, {"bots": name_of_bots(url)}).fetchall()
-        connection.rollback()
-        is_local = not info.hostaddr or ip_address(info.hostaddr).is_loopback
-        return Server(
-            version=str(row["version"]).partition(" ")[0],
-            size_bytes=row["bytes"],
-            is_protected=is_local or info.get_parameters().get("sslmode") == "verify-full",
-            bots=row["bots"],
-            ahead=clock.now() - from_ms(row["now"]),
-        )
 
 
 # ── What the errors of psycopg mean, and in which words they are told ───────────────────────────
