@@ -11,21 +11,20 @@ import os
 import shutil
 import socket
 import sys
-from collections import ChainMap
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Iterator,
     Mapping,
 )
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -80,7 +79,6 @@ from bot.store.sqlite import beside, check_file
 from bot.timings import Clock, SystemClock, Timings
 
 _T = TypeVar("_T")
-_LookUp: TypeAlias = Callable[..., Awaitable[dict[str, "_Named"]]]
 TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))
 """Those of calls for whose answers a person waits."""
 # All calls of one check together, as a share of the time for one.
@@ -564,6 +562,7 @@ _WORDS: Final = {
 _GONE: Final = {
     "U": "is not in this workspace",
     "C": "does not exist, or is private and without the bot",
+    "S": "does not exist, or is disabled, so it lets no one in",
 }
 """What Slack says of what it does not find, by how an id begins."""
 _UNSEEN: Final = " (Slack doesn't say who or what that is)"
@@ -596,7 +595,6 @@ _TEXT: Final = "This is a test of Replica Videos. It goes away by itself."
 _INVITE: Final = "Invite the bot there (/invite), or try another channel."
 _SHARE_TRIES: Final = 10
 _SHARE_WAIT_S: Final = 1.0
-_AT_A_TIME: Final = 8  # look-ups
 
 
 @contextlib.asynccontextmanager
@@ -769,9 +767,9 @@ async def _check_people(settings: Settings, timings: Timings) -> AsyncIterator[F
     ids = {name: sorted(getattr(settings, name.lower())) for name in _WORDS}
     channel = [settings.approval_channel] if settings.approval_channel else []
     async with _client(settings, settings.slack_bot_token.get_secret_value()) as client:
-        named = await _look_up(
-            client, {*channel, *(each for found in ids.values() for each in found)}, timings
-        )
+        every = sorted({*channel, *chain.from_iterable(ids.values())})
+        found = await asyncio.gather(*(_look_up(client, each, timings) for each in every))
+    named = dict(zip(every, found, strict=True))
     for name, words in _WORDS.items():
         for each in ids[name]:
             if wrong := named[each].wrong:
@@ -784,60 +782,37 @@ async def _check_people(settings: Settings, timings: Timings) -> AsyncIterator[F
         yield approval
 
 
-async def _look_up(
-    client: AsyncWebClient, ids: Collection[str], timings: Timings
-) -> dict[str, _Named]:
-    """Return what Slack says of all these ids."""
-    calls = asyncio.Semaphore(_AT_A_TIME)
+async def _look_up(client: AsyncWebClient, id_: str, timings: Timings) -> _Named:
+    """Return what Slack says of the id of a person, a channel or a user group.
 
-    async def look_up(read: _LookUp, *ids: str) -> dict[str, _Named]:
-        try:
-            async with calls, translated(timings.call_timeout):
-                return await read(client, *ids)
-        except OutsideError as failure:
-            code = failure.code if isinstance(failure, Refused) else ""
-            is_seen = code.endswith(("_not_found", "_not_visible"))
-            # Where there is no answer, the check of Slack says why.
-            gone = {each: _GONE.get(each[0], "is not there") if is_seen else "" for each in ids}
-            return {each: _Named(each, wrong, is_seen) for each, wrong in gone.items()}
-
-    groups = [each for each in ids if each.startswith("S")]
-    found = await asyncio.gather(
-        *(look_up(_person, each) for each in ids if each[0] in "UW"),
-        *(look_up(_channel, each) for each in ids if each[0] in "CG"),
-        *([look_up(_groups, *groups)] if groups else []),
-    )
-    return dict(ChainMap(*found))
-
-
-async def _person(client: AsyncWebClient, user: str) -> dict[str, _Named]:
-    """Ask about a person: https://docs.slack.dev/reference/objects/user-object."""
-    found: Json = (await client.users_info(user=user)).get("user", {})
-    name = str(found.get("real_name") or found.get("profile", {}).get("display_name") or user)
-    wrong = f"({name}) is an app, not a person" if found.get("is_bot") else ""
-    if found.get("deleted"):
-        wrong = f"({name}) is deactivated"
-    return {user: _Named(name, wrong)}
-
-
-async def _channel(client: AsyncWebClient, channel: str) -> dict[str, _Named]:
-    """Ask about a channel: https://docs.slack.dev/reference/objects/conversation-object."""
-    found: Json = (await client.conversations_info(channel=channel)).get("channel", {})
-    name = f"#{found.get('name', channel)}"
-    wrong = f"({name}) is archived" if found.get("is_archived") else ""
-    is_shared = bool(found.get("is_ext_shared") or found.get("is_pending_ext_shared"))
-    return {channel: _Named(name, wrong, is_shared=is_shared)}
-
-
-async def _groups(client: AsyncWebClient, *groups: str) -> dict[str, _Named]:
-    """Ask about the user groups that are not disabled.
-
+    https://docs.slack.dev/reference/objects/user-object
+    https://docs.slack.dev/reference/objects/conversation-object
     https://docs.slack.dev/reference/methods/usergroups.list
     """
-    found: list[Json] = (await client.usergroups_list()).get("usergroups", [])
-    there = {str(each.get("id")): _Named(f"@{each.get('handle')}") for each in found}
-    gone = "does not exist, or is disabled, so it lets no one in"
-    return {each: there.get(each, _Named(each, gone)) for each in groups}
+    try:
+        async with translated(timings.call_timeout):
+            if id_.startswith("S"):  # those that are disabled are not listed
+                groups: list[Json] = (await client.usergroups_list()).get("usergroups", [])
+                names = {each.get("id"): f"@{each.get('handle')}" for each in groups}
+                return _Named(names.get(id_, id_), "" if id_ in names else _GONE["S"])
+            found: Json
+            if id_[0] in "CG":
+                found = (await client.conversations_info(channel=id_)).get("channel", {})
+                name = f"#{found.get('name', id_)}"
+                wrong = f"({name}) is archived" if found.get("is_archived") else ""
+                is_shared = bool(found.get("is_ext_shared") or found.get("is_pending_ext_shared"))
+                return _Named(name, wrong, is_shared=is_shared)
+            found = (await client.users_info(user=id_)).get("user", {})
+            name = str(
+                found.get("real_name") or found.get("profile", {}).get("display_name") or id_
+            )
+            wrong = f"({name}) is an app, not a person" if found.get("is_bot") else ""
+            return _Named(name, f"({name}) is deactivated" if found.get("deleted") else wrong)
+    except OutsideError as failure:
+        code = failure.code if isinstance(failure, Refused) else ""
+        is_seen = code.endswith(("_not_found", "_not_visible"))
+        # Where there is no answer, the check of Slack says why.
+        return _Named(id_, _GONE.get(id_[0], "is not there") if is_seen else "", is_seen)
 
 
 def _judge_approval(settings: Settings, named: Mapping[str, _Named]) -> Finding | None:
