@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -13,7 +14,6 @@ from bot.errors import OperatorError
 from bot.links import only_hosts
 from bot.store.database import (
     DatabaseError,
-    DatabaseSnapshot,
     Query,
     Row,
     RowUnreadable,
@@ -99,50 +99,66 @@ def export(
     Raises:
         OperatorError: the database cannot be read, or has no such request; it says what to do.
     """
+    select, column, read = _EXPORTS[what]
+    if job is not None and not column:
+        raise OperatorError("Usage is of a person and a month: leave --job out.")
+    query, values = Query(select.format(where="")), {}
+    if job is not None:
+        query, values = Query(select.format(where=f"WHERE {column} = :job")), {"job": job}
     with open_snapshot(address) as snapshot:
         if snapshot.pending:
             raise DatabaseError(
                 "the database of DATABASE_URL does not have the tables of this version: check that "
                 "it is the bot's, and start the bot of this version on it."
             )
-        read = {"requests": _requests, "audit": _audit, "usage": _usage}[what]
-        records = read(snapshot, job)
-        count = 0
-
-        def counted() -> Iterator[Record]:
-            nonlocal count
-            for count, record in enumerate(records, 1):
-                if count % _TOLD_RECORDS == 0:
-                    progress(f"exporting: {count:,}")
-                yield record
-
-        if format_ == "csv":
-            write_csv(counted(), COLUMNS[what], to)
-        else:
-            write_json(counted(), to)
-        to.flush()
+        rows: Iterable[Row] = snapshot.all(query, **values)
+        if job is not None and not (rows := list(rows)):
+            raise OperatorError(f"There is no request {job}. Old ones are deleted.")
+        records = _records(rows, read, progress)
+        write = write_json if format_ == "json" else partial(write_csv, columns=COLUMNS[what])
+        count = write(records, to)
+    to.flush()
     return count
 
 
-def write_csv(records: Iterable[Record], columns: Sequence[str], to: IO[str]) -> None:
-    """Write records as CSV, with a header.
+def _records(
+    rows: Iterable[Row], read: Callable[[Row], Record], progress: Callable[[str], object]
+) -> Iterator[Record]:
+    """Yield the records of rows; say at the end how many rows are damaged."""
+    damaged = 0
+    for count, row in enumerate(rows, 1):
+        if count % _TOLD_RECORDS == 0:
+            progress(f"exporting: {count:,}")
+        try:
+            yield read(row)
+        except RowUnreadable:
+            damaged += 1
+    if damaged:
+        said = "1 row is" if damaged == 1 else f"{damaged:,} rows are"
+        print(f"{said} damaged and left out: python -m bot doctor says more.", file=sys.stderr)
+
+
+def write_csv(records: Iterable[Record], to: IO[str], columns: Sequence[str]) -> int:
+    """Write records as CSV, with a header; return how many.
 
     No cell is a formula: a sign that would begin one has a "'" before it. No cell controls a
     terminal.
     """
-    writer = csv.DictWriter(to, columns, lineterminator="\n")
+    count, writer = 0, csv.DictWriter(to, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
         writer.writerow({name: _cell(value) for name, value in record.items()})
+        count += 1
+    return count
 
 
-def write_json(records: Iterable[Record], to: IO[str]) -> None:
-    """Write records as one JSON array, each on a line of its own."""
-    separator = "[\n"
-    for record in records:
-        to.write(separator + json.dumps(record))
-        separator = ",\n"
-    to.write("[]\n" if separator == "[\n" else "\n]\n")
+def write_json(records: Iterable[Record], to: IO[str]) -> int:
+    """Write records as one JSON array, each on a line of its own; return how many."""
+    count = 0
+    for count, record in enumerate(records, 1):
+        to.write(("[\n" if count == 1 else ",\n") + json.dumps(record))
+    to.write("\n]\n" if count else "[]\n")
+    return count
 
 
 def _cell(value: str | int | bool | None) -> str | int | None:  # noqa: FBT001 - a value
@@ -159,42 +175,6 @@ def _as_text(found: re.Match[str]) -> str:
 
 
 # ── What is exported ──────────────────────────────────────────────────────────────────────────
-
-
-def _selected(
-    snapshot: DatabaseSnapshot, select: str, column: str, job: str | None
-) -> Iterator[Row]:
-    """Yield all rows, or those of a request."""
-    if job is None:
-        return snapshot.all(Query(select.format(where="")))
-    return snapshot.all(Query(select.format(where=f"WHERE {column} = :job")), job=job)
-
-
-def _readable(
-    rows: Iterable[Row], read: Callable[[Row], Record], what: str, remedy: str = ""
-) -> Iterator[Record]:
-    """Yield the records of rows; say at the end how many, called ``what``, are damaged."""
-    damaged = 0
-    for row in rows:
-        try:
-            yield read(row)
-        except RowUnreadable:
-            damaged += 1
-    if damaged:
-        said = f"1 {what} is" if damaged == 1 else f"{damaged:,} {what}s are"
-        print(f"{said} damaged and left out{remedy}.", file=sys.stderr)
-
-
-def _requests(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
-    """Return requests, the oldest first.
-
-    Raises:
-        OperatorError: there is no request ``job``.
-    """
-    rows: Iterable[Row] = _selected(snapshot, _REQUESTS, "jobs.id", job)
-    if job is not None and not (rows := list(rows)):
-        raise OperatorError(f"There is no request {job}. Old ones are deleted.")
-    return _readable(rows, _request, "request", ": python -m bot doctor says more")
 
 
 def _request(row: Row) -> Record:
@@ -222,11 +202,6 @@ def _request(row: Row) -> Record:
     }
 
 
-def _audit(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
-    """Return who did what, the oldest first."""
-    return _readable(_selected(snapshot, _AUDIT, "job_id", job), _act, "act")
-
-
 def _act(row: Row) -> Record:
     with reading("audit", row):
         return {
@@ -237,17 +212,6 @@ def _act(row: Row) -> Record:
             "kind": optional_text(row["kind"]),
             "detail": only_hosts(text(row["detail"])),
         }
-
-
-def _usage(snapshot: DatabaseSnapshot, job: str | None) -> Iterator[Record]:
-    """Return what each person asked for in each month, but for what was not charged.
-
-    Raises:
-        OperatorError: it is to be about one request.
-    """
-    if job is not None:
-        raise OperatorError("Usage is of a person and a month: leave --job out.")
-    return _readable(snapshot.all(Query(_USAGE)), _used, "row of usage")
 
 
 def _used(row: Row) -> Record:
@@ -268,3 +232,11 @@ def _iso(moment: datetime | None) -> str | None:
 
 def _seconds(milliseconds: int) -> int:
     return round(milliseconds / 1000)
+
+
+# The statement, its column with the id of a request if it has one, and what reads its rows.
+_EXPORTS: Final[dict[str, tuple[str, str, Callable[[Row], Record]]]] = {
+    "requests": (_REQUESTS, "jobs.id", _request),
+    "audit": (_AUDIT, "job_id", _act),
+    "usage": (_USAGE, "", _used),
+}

@@ -128,7 +128,7 @@ async def test_a_request_that_is_damaged_is_left_out_and_said(world: World) -> N
     await world.bot.store.database.run(lambda tx: tx.all(damage, user=world.ben.user.id))
     exported = await export(world, "requests", "--format", "json")
     assert [each["job"] for each in json.loads(exported.out)] == [first]
-    assert "1 request is damaged" in exported.err
+    assert "1 row is damaged" in exported.err
 
 
 def test_what_cannot_be_exported_is_said_with_the_remedy(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ async def test_an_export_has_the_host_of_a_link_and_no_more(world: World) -> Non
 def in_csv(*texts: str) -> str:
     """Return a CSV file with these texts, one to a line."""
     written = io.StringIO()
-    write_csv([{"name": text, "count": -1} for text in texts], ("name", "count"), written)
+    write_csv([{"name": text, "count": -1} for text in texts], written, ("name", "count"))
     return written.getvalue()
 
 
@@ -229,6 +229,6 @@ def test_no_cell_of_a_csv_file_has_a_character_that_controls_a_terminal() -> Non
     controls = "".join(map(chr, [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0)]))
     text = f"Kim\x1b]0;pwned\x07 said:\n\ttwo lines{controls}"
     written = io.StringIO()
-    write_csv([{"name": text}], ("name",), written)
+    write_csv([{"name": text}], written, ("name",))
     _, [cell] = csv.reader(io.StringIO(written.getvalue()))
     assert cell == f"Kim ]0;pwned  said:\n\ttwo lines{' ' * len(controls)}"
