@@ -3,8 +3,6 @@
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -14,11 +12,11 @@ from psycopg.rows import DictRow
 from bot.store import deliveries, jobs
 from bot.store.database import DatabaseError
 from bot.store.engines import shown
-from bot.store.migrate import MOVED, steps
+from bot.store.migrate import MOVED
 from bot.store.postgres.engine import COMMAND, OWN_PATH, migrate_postgres
 from bot.store.postgres.engine import connect as connect_to_server
 from bot.store.postgres.engine import translated as translated_postgres
-from bot.store.sqlite import TABLES, FileLock, check_file, connect, steps_in_sqlite, translated
+from bot.store.sqlite import FileLock, check_file, connect, steps_in_sqlite, translated
 
 Counts: TypeAlias = Mapping[str, int]
 """How many rows there are, by table, and "open jobs"."""
@@ -28,9 +26,8 @@ _BEGIN: Final = (
     " SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000;"
     " SET LOCAL idle_in_transaction_session_timeout TO 0"
 )
-_FOREIGN: Final = (
-    "SELECT tablename FROM pg_tables"
-    " WHERE schemaname = current_schema() AND tablename <> ALL (%s) LIMIT 1"
+_ANY: Final = (
+    "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename LIMIT 1"
 )
 _IDENTITIES: Final = (
     "SELECT table_name, column_name FROM information_schema.columns"
@@ -41,37 +38,16 @@ _CONTINUE: Final = (
     " (SELECT coalesce(max({column_name}), 0) + 1 FROM {table_name}), false)"
 )
 
-_NUMBERS: Final = frozenset({"INTEGER", "BIGINT"})
 _TOLD_ROWS: Final = 1000
 _Target: TypeAlias = psycopg.Connection[DictRow]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of the bot, on either engine."""
-
-    name: str
-    columns: Mapping[str, bool]
-    """Its columns, and whether each is a number."""
-    has_first_rows: bool
-    """Whether it has rows from the beginning."""
-
-
-def tables() -> list[Table]:
-    """Return all tables but that of the migrations, each after those that it refers to."""
-    refers: dict[str, list[str]] = {}
-    found: dict[str, Table] = {}
-    with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        for sql in steps("sqlite").values():
-            db.executescript(sql)
-        for (name,) in db.execute(TABLES).fetchall():
-            keys = db.execute(f"PRAGMA foreign_key_list({name})").fetchall()
-            refers[name] = [other for _, _, other, *_ in keys if other != name]
-            columns = db.execute(f"PRAGMA table_info({name})").fetchall()
-            rows = db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall()  # noqa: S608 - our tables
-            numbers = {column: kind in _NUMBERS for _, column, kind, *_ in columns}
-            found[name] = Table(name, numbers, bool(rows))
-    return [found[name] for name in TopologicalSorter(refers).static_order()]
+TABLES: Final = (
+    *("answered_messages", "audit", "compactions", "installation", "limit_changes", "lists"),
+    *("locks", "revisions", "usage", "replicas", "channel_defaults"),
+    *("jobs", "attempts", "deliveries"),
+)
+"""All tables but that of the migrations, each after those that it refers to."""
 
 
 def move(source: Path, target: str, progress: Callable[[str], object] = str) -> Counts:
@@ -138,41 +114,33 @@ def _opened_target(url: str) -> Iterator[_Target]:
 
 
 def _prepare(to: _Target) -> None:
-    """Make the tables, and have nobody else use them."""
-    names = [each.name for each in tables()]
-    if foreign := to.execute(_FOREIGN, [[*names, "migrations"]]).fetchone():
+    """Make the tables, which nobody else sees before all is moved."""
+    if found := to.execute(_ANY).fetchone():
         raise DatabaseError(
-            f"TO is not empty: it has the table {foreign['tablename']}, which is not the bot's. "
-            "Create a database for the bot alone"
+            f"TO is not empty: it has the table {found['tablename']}. Create an empty database, or "
+            "empty this one if what is in it is not needed"
         )
     migrate_postgres(to)
-    to.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE")
-    for table in tables():
-        if not table.has_first_rows and _count(to, table.name):
-            raise DatabaseError(
-                f"TO is not empty: it has {table.name}. Create an empty database, or empty this "
-                "one if what is in it is not needed"
-            )
 
 
 def _copy(db: sqlite3.Connection, to: _Target, progress: Callable[[str], object]) -> Counts:
     counts = {}
-    for table in tables():
-        columns = ", ".join(table.columns)
-        to.execute(f"DELETE FROM {table.name}")  # noqa: S608 - our tables
-        with to.cursor().copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
-            rows = db.execute(f"SELECT {columns} FROM {table.name}")  # noqa: S608 - our tables
+    for table in TABLES:
+        to.execute(f"DELETE FROM {table}")  # noqa: S608 - our tables
+        rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our tables
+        columns = ", ".join(name for name, *_ in rows.description)
+        with to.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
             for number, row in enumerate(rows):
                 if number % _TOLD_ROWS == 0:
-                    progress(f"moving: {number:,} {table.name}")
+                    progress(f"moving: {number:,} {table}")
                 _require_storable(table, row)
                 copy.write_row(tuple(row))
-        [(before,)] = db.execute(f"SELECT count(*) FROM {table.name}")  # noqa: S608 - our tables
-        counts[table.name] = _count(to, table.name)
-        if counts[table.name] != before:
+        [(before,)] = db.execute(f"SELECT count(*) FROM {table}")  # noqa: S608 - our tables
+        counts[table] = _count(to, table)
+        if counts[table] != before:
             raise DatabaseError(
-                f"nothing was moved: of {before:,} {table.name} there would be "
-                f"{counts[table.name]:,}. Keep FROM, and report this"
+                f"nothing was moved: of {before:,} {table} there would be {counts[table]:,}. "
+                "Keep FROM, and report this"
             )
     for identity in to.execute(_IDENTITIES).fetchall():
         to.execute(_CONTINUE.format(**identity))
@@ -188,14 +156,11 @@ def _count(to: _Target, table: str) -> int:
     return int(row["rows"])
 
 
-def _require_storable(table: Table, row: sqlite3.Row) -> None:
-    """Require that PostgreSQL can hold what is in a row: damage may leave what no column holds."""
-    for name, is_number in table.columns.items():
-        value = row[name]
-        fits = isinstance(value, int) if is_number else isinstance(value, str) and "\0" not in value
-        if value is not None and not fits:
-            key = row[0] if isinstance(row[0], int) or str(row[0]).isalnum() else "?"
-            raise DatabaseError(
-                f"nothing was moved: PostgreSQL cannot hold {name} of row {key} of {table.name}. "
-                "Correct or delete that row in FROM, and run this command again"
-            )
+def _require_storable(table: str, row: sqlite3.Row) -> None:
+    """Require that PostgreSQL can hold the texts of a row: damage may leave what it cannot."""
+    if any(isinstance(value, bytes) or "\0" in str(value) for value in row):
+        key = row[0] if isinstance(row[0], int) or str(row[0]).isalnum() else "?"
+        raise DatabaseError(
+            f"nothing was moved: PostgreSQL cannot hold a text in row {key} of {table}. Correct or "
+            "delete that row in FROM, and run this command again"
+        )

@@ -25,7 +25,7 @@ from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.backup import back_up
 from bot.store.engines import migrate, pending_migrations
 from bot.store.migrate import MIGRATIONS, steps
-from bot.store.move import tables
+from bot.store.move import TABLES
 from bot.store.postgres.engine import migrate as migrate_postgres
 from bot.timings import SystemClock
 from tests.processes import QUICK, LiveWorld
@@ -300,8 +300,8 @@ async def test_this_version_makes_videos_on_tables_that_the_next_one_has_added_t
     shutil.copytree(MIGRATIONS, tmp_path / "next")
     # One for each table: a transaction that locks all would deadlock with the bot's own.
     added = {
-        f"9{number:03}_newer": _ADDED.format(table=table.name)
-        for number, table in enumerate(tables(), start=1)
+        f"9{number:03}_newer": _ADDED.format(table=table)
+        for number, table in enumerate(TABLES, start=1)
     }
 
     async def make_video(script: str) -> None:
