@@ -290,7 +290,7 @@ async def running(
             closing = (each.stop(_SHUTDOWN_TIMEOUT) for each in sockets)
             await asyncio.gather(server.stop(), *closing)
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
-            await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
+            await asyncio.gather(*parts, return_exceptions=True)
 
 
 async def serve(

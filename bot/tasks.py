@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -67,9 +67,9 @@ class PartFailed(OperatorError):
     """A part of the bot ended by itself; ``str()`` says which to the person who runs the bot."""
 
 
-def start_part(run: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
+def start_part(run: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
     """Start a part. It is given to ``run_until``, and awaited once it has been cancelled."""
-    return asyncio.create_task(_run(run, name), name=name)  # noqa: TID251 - it is awaited
+    return asyncio.create_task(run(), name=name)  # noqa: TID251 - it is awaited
 
 
 async def run_until(stop: asyncio.Event, parts: Iterable[asyncio.Task[None]]) -> None:
@@ -83,25 +83,12 @@ async def run_until(stop: asyncio.Event, parts: Iterable[asyncio.Task[None]]) ->
     done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     for part in done - {stopped}:
-        if not part.cancelled():
-            part.result()
-        _LOG.error("a part of the bot ended", extra={"part": part.get_name()})
-        raise PartFailed(f"The bot ends, because its {part.get_name()} ended.")
-
-
-async def _run(run: Callable[[], Awaitable[None]], name: str) -> None:
-    """Run a part, and log what it fails with."""
-    try:
-        await run()
-    except DatabaseError as error:
-        _LOG.error("a part of the bot failed", extra={"part": name, "reason": str(error)})
-        raise
-    except Exception as error:
-        code = reference()
-        _LOG.exception("a part of the bot failed", extra={"part": name, "reference": code})
-        raise PartFailed(
-            f"The bot ends, because its {name} failed. The log has the details under {code}."
-        ) from error
+        error = None if part.cancelled() else part.exception()
+        if isinstance(error, DatabaseError):
+            raise error
+        name = part.get_name()
+        _LOG.error("a part of the bot ended", extra={"part": name}, exc_info=error)
+        raise PartFailed(f"The bot ends, because its {name} ended. The log says more.") from error
 
 
 # ── Requests go before background work ────────────────────────────────────────────────────────────
