@@ -157,8 +157,6 @@ _USES: Final = Query(
 )
 # One that is gone from the list may be back in the next: it is offered for as long.
 _KEPT_FOR: Final = timedelta(days=1)
-# What is known as it is, and was read so recently, is not stored again.
-_READ_AGAIN: Final = timedelta(minutes=1)
 # A use is stored again after a minute if that changes the order of the menu, and after an hour.
 _USED_AGAIN_MS: Final = 60_000
 _FIRST_USED_AGAIN_MS: Final = 60 * 60_000
@@ -265,13 +263,7 @@ class Replicas:
         return {each: known[each].name for each in replica_ids if each in known}
 
     async def learn(self, snapshot: Snapshot, now: datetime) -> None:
-        """Store what the service said about a replica, and offer it from now on.
-
-        Nothing is stored if that is known, and was read just before.
-        """
-        known = self.get(snapshot.remote_id)
-        if known is not None and _is_known(known, snapshot, now):
-            return
+        """Store what the service said about a replica, and offer it from now on."""
         values = _columns(snapshot)
         await self._change(
             lambda tx, revision: tx.all(_LEARN, revision=revision, now=to_ms(now), **values)
@@ -678,12 +670,3 @@ def _columns(snapshot: Snapshot) -> dict[str, str]:
         # It is kept for as long as the replica is: no link to footage outlives its request in it.
         "reason": only_hosts(snapshot.reason),
     }
-
-
-def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a snapshot says what is known, which was read just before."""
-    if known.read_at is None or abs(now - known.read_at) >= _READ_AGAIN:
-        return False
-    name = snapshot.facts.get("replica_name", "") or known.service_name
-    said = (name, snapshot.status, snapshot.verdict, only_hosts(snapshot.reason))
-    return said == (known.service_name, known.status, known.verdict, known.reason)
