@@ -9,7 +9,7 @@ from bot.engine.steps import SHOWN_FROM, Runtime
 from bot.errors import OutsideError
 from bot.kinds import DriftType, Kind, Unreadable
 from bot.log import word
-from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.model import Failure, Job, State, Verdict
 from bot.service.gate import Held
 from bot.timings import PollSchedule, Timings
 
@@ -23,7 +23,8 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
             if await check_candidates(runtime, job):
                 return
     try:
-        snapshot = await _read(runtime, kind, remote_id, asked_at=job.woken_at)
+        snapshot = await runtime.read(kind, remote_id, asked_at=job.woken_at)
+        await runtime.catalogue(kind, snapshot)
     except (OutsideError, Unreadable) as error:
         await _postpone_unread(runtime, job, error)
         return
@@ -52,7 +53,7 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
                 held_by=None,
                 held_until=None,
             )
-            if awaited_id := await _awaited_id(runtime, kind, going):
+            if awaited_id := _awaited_id(runtime, kind, going):
                 await _wait_for_used(runtime, going, awaited_id)
             else:
                 # A job that has waited for what it uses begins only now.
@@ -60,38 +61,17 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
                 await _plan_poll(runtime, replace(going, waits_for=None, started_at=started_at))
 
 
-async def _read(
-    runtime: Runtime, kind: Kind, remote_id: str, *, asked_at: datetime | None = None
-) -> Snapshot:
-    """Read what a job of ours made or uses.
+def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
+    """Return the id of what the service has to finish before it begins with a job, if anything.
 
-    Raises:
-        OutsideError, Unreadable: it could not be read.
+    What was read of it last counts: its own training polls it, and forms read it.
     """
-    snapshot = await runtime.read(kind, remote_id, asked_at=asked_at)
-    await runtime.catalogue(kind, snapshot)
-    return snapshot
-
-
-async def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
-    """Return the id of what the service has to finish before it begins with a job, if anything."""
     used = kind.uses(job.params)
     if used is None or job.snapshot is None or not kind.is_waiting(job.snapshot):
         return None
-    used_kind, used_id = runtime.kinds.get(used[0]), used[1]
-    known = runtime.store.replicas.get(used_id)
-    if used_kind is None or known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
-        return None
-    now = runtime.clock.now()
-    fresh_since = now - runtime.schedule_of(used_kind).first_interval
-    if known.read_at is not None and fresh_since < known.read_at <= now:
-        return used_id if _in_progress(used_kind, known.status) else None
-    try:
-        snapshot = await _read(runtime, used_kind, used_id)
-    except (OutsideError, Unreadable) as error:
-        gone = is_unknown(error)
-        return used_id if _in_progress(used_kind, known.status) and not gone else None
-    return used_id if _in_progress(used_kind, snapshot.status) else None
+    used_kind, known = runtime.kinds.get(used[0]), runtime.store.replicas.get(used[1])
+    is_going = used_kind is not None and known is not None and _in_progress(used_kind, known.status)
+    return used[1] if is_going else None
 
 
 def _in_progress(kind: Kind, status: str) -> bool:
