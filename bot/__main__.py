@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from pathlib import Path
 
 # An older Python has to understand this file to say so.
 _PYTHON = (3, 11)
-_ROOT = Path(__file__).resolve().parent.parent
-_VENV = _ROOT / ".venv" / "bin" / "python"
+_REMEDY = """Install all that it needs, in the folder of the project, and run it with that:
+  python3 -m venv .venv
+  .venv/bin/pip install --require-hashes -r requirements.txt
+  .venv/bin/python -m bot"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,21 +27,11 @@ def main(arguments: list[str] | None = None) -> int:
         library = (error.name or "").partition(".")[0]
         if library in {"", "bot"}:
             raise
-        missing = isinstance(error, ModuleNotFoundError)
-        return _refuse(f"{library} {'is not installed' if missing else 'does not fit the bot'}.")
+        return _refuse(f"{library} is not installed, or does not fit the bot.")
 
 
 def _refuse(reason: str) -> int:
-    remedy = "Install all that it needs, in the folder of the project, and run it with that:"
-    commands = [
-        "python3 -m venv .venv",
-        ".venv/bin/pip install --require-hashes -r requirements.txt",
-        ".venv/bin/python -m bot",
-    ]
-    if _VENV.exists() and sys.prefix != str(_VENV.parent.parent):
-        remedy = "What the bot needs is in a virtual environment:"
-        commands = [" ".join([str(_VENV), "-m", "bot", *sys.argv[1:]])]
-    print("\n  ".join([f"{reason} {remedy}", *commands]), file=sys.stderr)
+    print(f"{reason} {_REMEDY}", file=sys.stderr)
     return 1
 
 

@@ -17,6 +17,7 @@ from bot.engine.loop import Worker
 from bot.engine.replica_list import ReplicaList
 from bot.engine.steps import Runtime
 from bot.engine.sweep import Sweep
+from bot.errors import OperatorError
 from bot.kinds import DriftLog
 from bot.masking import Mask
 from bot.metrics import Metrics
@@ -100,7 +101,7 @@ async def running(
 
     Raises:
         DatabaseError: the database cannot be used.
-        OSError: the port is taken.
+        OperatorError: it cannot listen on the port.
     """
     clock = clock or SystemClock()
     timings = timings or Timings()
@@ -251,7 +252,14 @@ async def running(
         memory = Memory(store.database, store.in_memory, clock, timings)
         await memory.refresh()  # what forms show is there for the first one
         await messenger.hold_interrupted_edits()
-        port = await server.start(settings.host, settings.port)
+        try:
+            port = await server.start(settings.host, settings.port)
+        except OSError as error:  # its text may begin with the address, and with "[errno 98] "
+            why = str(error.strerror).rpartition("] ")[2].rpartition(": ")[2]
+            raise OperatorError(
+                f"The bot cannot listen on {settings.host}:{settings.port}: {why}. Correct HOST "
+                "and PORT, or end the program that has the port."
+            ) from error
         installation.learn()
         endless = [
             start_part(memory.run, "memory"),
@@ -301,7 +309,7 @@ async def serve(
     Raises:
         DatabaseError: the database cannot be used, or cannot any more.
         PartFailed: a part of the bot ended by itself.
-        OSError: the port is taken.
+        OperatorError: it cannot listen on the port.
     """
     timings = timings or Timings()
     stop = asyncio.Event()

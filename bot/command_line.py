@@ -1,14 +1,12 @@
 """The commands: what each does, what it imports, and its exit code."""
 
 import asyncio
-import errno
 import gc
 import io
 import json
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -106,32 +104,10 @@ def serve() -> _Run:
         for name, meant in misspelt(environ, read_env_file()):
             extra = {"variable": name} | ({"meant": meant} if meant else {})
             warn("this is no setting, and is ignored", extra=extra)
-        try:
-            asyncio.run(app.serve(settings))
-        except OSError as error:
-            if (reason := _listen_failure(error)) is None:
-                raise
-            raise OperatorError(
-                f"The bot cannot listen on port {settings.port}: {reason}"
-            ) from None
+        asyncio.run(app.serve(settings))
         return 0
 
     return run
-
-
-def _listen_failure(error: OSError) -> str | None:
-    """Return why the bot cannot listen, and what to do; None if the error is about something else.
-
-    The error's own text has the address as Python writes it.
-    """
-    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return "HOST is not an address of this machine. Correct it, or remove it."
-    return {
-        errno.EADDRINUSE: (
-            "another program has it. End that program, or set PORT to another port."
-        ),
-        errno.EACCES: "its user may not use it. Set PORT to 1024 or more.",
-    }.get(error.errno or 0)
 
 
 @cli.command()

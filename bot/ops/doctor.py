@@ -5,11 +5,9 @@ The checks run at the same time and are reported in a fixed order. Nothing is ch
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import (
     AsyncIterator,
@@ -519,12 +517,6 @@ async def _check_readiness(settings: Settings, timings: Timings) -> AsyncIterato
         ):
             report = json.loads(await ready.read())
     except (aiohttp.ClientError, OSError, ValueError):
-        try:
-            socket.create_server((settings.host, settings.port)).close()
-        except OSError as failure:
-            if failure.errno == errno.EADDRINUSE:
-                message = f"port {settings.port} is taken, by what does not answer as this bot"
-                yield error("port", message, "End that program, or set PORT to another port.")
         yield ok("bot", f"none answers at {address}; to start one: python -m bot serve")
         return
     match report:

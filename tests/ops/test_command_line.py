@@ -150,8 +150,8 @@ async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path)
     result = await bot("serve", environ=environ, folder=tmp_path)
     assert result.code == 1
     assert result.err == (
-        f"The bot cannot listen on port {world.bot.port}: another program has it. End that "
-        "program, or set PORT to another port.\n"
+        f"The bot cannot listen on 127.0.0.1:{world.bot.port}: address already in use. Correct "
+        "HOST and PORT, or end the program that has the port.\n"
     )
 
 
@@ -212,14 +212,9 @@ async def test_what_is_not_installed_is_named_with_what_installs_it(tmp_path: Pa
         missing = f"sys.modules[{library!r}] = None"
         result = await prepared(missing, tmp_path, command, source=tmp_path)
         assert result.code == 1
-        assert result.err.startswith(f"{library} is not installed. ")
+        assert result.err.startswith(f"{library} is not installed, or ")
         assert "pip install --require-hashes -r requirements.txt\n" in result.err
         assert "Traceback" not in result.err
-    program = tmp_path / ".venv" / "bin" / "python"
-    program.parent.mkdir(parents=True)
-    program.touch()
-    result = await prepared(missing, tmp_path, command, source=tmp_path)
-    assert result.err.endswith(f"  {program} -m bot serve\n")
 
 
 # Less than the time for which another process is waited for.

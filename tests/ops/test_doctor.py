@@ -412,15 +412,6 @@ async def test_a_clock_that_differs_from_slacks_is_named(quiet: World) -> None:
     assert (await report(quiet))["clock"].state == "warning", "no request is refused for it"
 
 
-async def test_a_port_that_another_program_has_is_named(quiet: World) -> None:
-    async with silent_server() as url:
-        port = url.rpartition(":")[2]
-        finding = (await report_of(quiet.environment(port), call_timeout=0.5))["port"]
-    assert finding.state == "error"
-    assert finding.message.startswith(f"port {port} is taken")
-    assert "set PORT to another port" in finding.remedy
-
-
 async def test_a_setting_that_is_set_twice_is_named(quiet: World) -> None:
     environ = quiet.environment("0") | {"MAX_PER_DAY": "5", "COMMAND_PREFIX": ""}
     in_file = {"COMMAND_PREFIX": "acme-", "PORT": "0", "RETENTION_DAYS": ""}
