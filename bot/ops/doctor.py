@@ -128,7 +128,6 @@ async def examine(
         ("Slack", _check_slack(settings, timings, clock), limit),
         ("people", _check_people(settings, timings), limit),
         (_SERVICE, _check_service(settings, timings, clock), limit),
-        ("address", _check_public_url(settings), limit),
     ]
     if post_to is not None:
         checks.append((POSTING, _try_posting(settings, post_to, timings), None))
@@ -212,33 +211,6 @@ def _read_settings(
         if text and in_file.get(name, "").strip() not in {"", text}
     ]
     return settings, found + (twice or [ok(SETTINGS, "complete, and none is wrong")])
-
-
-async def _check_public_url(settings: Settings) -> AsyncIterator[Finding]:
-    """Yield whether Slack and the service can reach this bot, as far as the address shows it."""
-    name, url = "public address", settings.public_url
-    if url is None and settings.slack_app_token is None:
-        yield warning(
-            name,
-            "neither SLACK_APP_TOKEN nor PUBLIC_URL is set: it is not known how Slack reaches the "
-            "bot",
-            "Set SLACK_APP_TOKEN to use Socket Mode, or PUBLIC_URL to the address in the Slack "
-            "app's request URLs.",
-        )
-    elif url is None:
-        yield ok(name, "none: the bot polls the service, and answers come a few minutes later")
-    elif settings.proxy_for(url) is None:  # else this machine may know no names outside
-        host = urlsplit(url).hostname
-        try:
-            await asyncio.get_running_loop().getaddrinfo(host, None)
-        except OSError:
-            yield warning(
-                name,
-                f"{host} cannot be resolved (DNS): Slack and the service may not reach the bot",
-                "Correct the host in PUBLIC_URL, or add it to your domain's DNS.",
-            )
-        else:
-            yield ok(name, f"{host} has an address; whether calls arrive there was not tried")
 
 
 # ── The database ──────────────────────────────────────────────────────────────────────────────────

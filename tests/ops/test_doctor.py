@@ -467,26 +467,6 @@ async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet: World)
     assert found.findings[-1].state == "warning"
 
 
-async def test_a_public_address_whose_host_is_unknown_is_named(quiet: World) -> None:
-    url = "https://bot.invalid"
-    finding = (await report(quiet, PUBLIC_URL=url))["public address"]
-    assert finding.state == "warning"
-    assert "bot.invalid cannot be resolved (DNS)" in finding.message
-    assert "Correct the host" in finding.remedy
-    # Where calls go out through a proxy alone, this machine need not know the names of others.
-    nowhere = f"http://127.0.0.1:{free_port()}"
-    found = await report(quiet, PUBLIC_URL=url, HTTPS_PROXY=nowhere)
-    assert found.all("public address") == []
-
-
-async def test_without_a_public_url_it_says_how_the_bot_gets_by(quiet: World) -> None:
-    finding = (await report(quiet, PUBLIC_URL="", SLACK_APP_TOKEN="xapp-1-a"))["public address"]
-    assert (finding.state, "the bot polls the service" in finding.message) == ("ok", True)
-    finding = (await report(quiet, PUBLIC_URL=""))["public address"]
-    assert finding.state == "warning"
-    assert "Set SLACK_APP_TOKEN to use Socket Mode" in finding.remedy
-
-
 async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_last(
     quiet: World, tmp_path: Path
 ) -> None:
