@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from bot.engine.reconcile import check_candidates, is_new, mark_unconfirmed
-from bot.engine.steps import SHOWN_FROM, Runtime, log_fields
+from bot.engine.steps import SHOWN_FROM, Runtime, log_fields, uncancelled
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
 from bot.model import Failure, Job, Snapshot, State, token_hash
@@ -84,7 +84,8 @@ async def _record_created(runtime: Runtime, job: Job, attempt: int, snapshot: Sn
     due_at = now + runtime.jittered(runtime.schedule(job).first_interval)
     # Logged before it is stored: if that fails for good, an operator finds the id here.
     _LOG.info("created", extra=log_fields(running))
-    if not await runtime.store.jobs.record_created(running, attempt, now=now, due_at=due_at):
+    created = runtime.store.jobs.record_created(running, attempt, now=now, due_at=due_at)
+    if not await uncancelled(created):
         _LOG.warning("what a create call made could not be bound to it", extra=log_fields(job))
         await mark_unconfirmed(runtime, job)
         return

@@ -1,12 +1,13 @@
 """What all steps of a job share: the components that they call, and a few operations."""
 
+import asyncio
 import logging
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bot.errors import Unavailable
 from bot.kinds import DriftLog, Kind
@@ -17,6 +18,9 @@ from bot.store import Store
 from bot.timings import Clock, PollSchedule, Timings
 
 _LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+# How long a cancelled step may go on with storing an outcome, in seconds.
+_LAST_WRITE_S: Final = 1.0
 SHOWN_FROM: Final = timedelta(seconds=10)
 """A card does not change because a call is held back for a shorter time."""
 # An id that is anything else, such as a link or a sentence, is not logged.
@@ -106,6 +110,24 @@ class Runtime:
         failed = replace(job, failures=job.failures + 1)
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
         return failed, self.jittered(asked_for or self.timings.back_off(failed.failures))
+
+
+async def uncancelled(write: Coroutine[Any, Any, _T]) -> _T:
+    """Await a write of an outcome that must not be lost when the process is asked to end.
+
+    Where the caller is cancelled, the write still has a second.
+
+    Raises:
+        CancelledError: the caller was cancelled, whether the write ended or not.
+    """
+    task = asyncio.create_task(write)  # noqa: TID251 - awaited or cancelled below
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_LAST_WRITE_S)
+        if not task.cancel():
+            task.exception()  # retrieved, or asyncio would log it
+        raise
 
 
 def log_fields(job: Job, error: Exception | None = None) -> dict[str, str]:
