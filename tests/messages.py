@@ -446,7 +446,7 @@ _HEADINGS: Final = {
     "features/replica.py": _MISTAKES,
     "features/forms.py": _MISTAKES,
     "access.py": "Who may ask, and where I post",
-    "views/kinds.py": "States, and what a failed training usually means",
+    "views/presenters.py": "States, and what a failed training usually means",
     "views/card.py": "Further parts of messages",
     "views/failures.py": "Further parts of messages",
 }

@@ -39,7 +39,7 @@ from bot.slack.payloads import (
     ViewSubmission,
 )
 from bot.slack.views.blocks import Json, Message, context, modal, mrkdwn, section
-from bot.slack.views.kinds import Presenter, Presenters
+from bot.slack.views.presenters import Presenter, Presenters
 from bot.slack.views.question import approval_note
 from bot.slack.views.usage import (
     NO_PRICE,

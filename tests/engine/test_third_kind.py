@@ -36,7 +36,7 @@ from bot.slack.features.jobs import find_job, list_jobs, show_status
 from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission
 from bot.slack.views.blocks import Json, link
 from bot.slack.views.buttons import RETRY
-from bot.slack.views.kinds import Presenter
+from bot.slack.views.presenters import Presenter
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message

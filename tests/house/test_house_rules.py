@@ -38,7 +38,7 @@ from bot.slack.installation import OPTIONAL_SCOPES, REQUIRED_SCOPES
 from bot.slack.views.buttons import TURN_PAGE
 from bot.slack.views.card import card, reply
 from bot.slack.views.home import home_view
-from bot.slack.views.kinds import state_word
+from bot.slack.views.presenters import state_word
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
 from tests import messages
@@ -457,7 +457,7 @@ KIND_NAMES = {feature.kind.name for feature in FEATURES}
 # The modules of one kind: its feature, its parameters, and what its cards and forms say.
 OF_ONE_KIND = re.compile(
     r"bot/(kinds/(video|replica|answers)"
-    r"|slack/(features/(video|replica)|views/kinds)"
+    r"|slack/(features/(video|replica)|views/presenters)"
     r"|store/replicas)\.py"
 )
 

@@ -11,7 +11,7 @@ import pytest
 from bot.model import State
 from bot.ops import doctor
 from bot.slack.views import buttons
-from bot.slack.views.kinds import CHECK_NOW
+from bot.slack.views.presenters import CHECK_NOW
 from sandbox.block_kit import Json
 from sandbox.delivery import deliver
 from sandbox.driver import Modal, Person

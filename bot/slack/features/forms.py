@@ -55,7 +55,7 @@ from bot.slack.views.blocks import (
     quotes,
     section,
 )
-from bot.slack.views.kinds import Presenter
+from bot.slack.views.presenters import Presenter
 from bot.slack.views.question import NOBODY_TO_APPROVE
 from bot.slack.views.usage import bound_error, limit_sentence, resets_in_form
 from bot.store import (

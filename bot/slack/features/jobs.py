@@ -51,7 +51,7 @@ from bot.slack.views.blocks import (
     words,
 )
 from bot.slack.views.buttons import DETAILS, MORE, OPEN_LINK, STOP, attempt_of, job_of
-from bot.slack.views.kinds import (
+from bot.slack.views.presenters import (
     CHECK_NOW,
     NOT_APPROVED,
     REPLICA_ID,

@@ -72,7 +72,7 @@ from bot.slack.views.blocks import (
     unformatted,
 )
 from bot.slack.views.buttons import ASK_FIRST, MUTE, OPEN_TRAIN, RETRY, STOP_TRAINING, replica_row
-from bot.slack.views.kinds import MAKE_VIDEO, ReplicaPresenter
+from bot.slack.views.presenters import MAKE_VIDEO, ReplicaPresenter
 from bot.slack.views.usage import REPLICA_REMOVED
 from bot.store import KnownReplica
 from bot.timings import deadline

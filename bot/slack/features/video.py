@@ -89,7 +89,7 @@ from bot.slack.views.blocks import (
     spoken,
 )
 from bot.slack.views.buttons import RETRY
-from bot.slack.views.kinds import ANOTHER, MAKE_VIDEO, VideoPresenter
+from bot.slack.views.presenters import ANOTHER, MAKE_VIDEO, VideoPresenter
 from bot.slack.views.usage import too_long
 from bot.store import KnownReplica
 from bot.timings import deadline

@@ -6,7 +6,7 @@ from typing import Final
 
 from bot.model import Failure, Job, State
 from bot.slack.views.blocks import Json, button, confirm, element, menu, option, section
-from bot.slack.views.kinds import CHECK_NOW, MAY_BE_CHARGED, STOPPED, Presenter
+from bot.slack.views.presenters import CHECK_NOW, MAY_BE_CHARGED, STOPPED, Presenter
 from bot.store import KnownReplica
 
 _MAX_MENU_ID: Final = 60

@@ -43,7 +43,7 @@ from bot.slack.views.failures import (
     explanation,
     remedy,
 )
-from bot.slack.views.kinds import (
+from bot.slack.views.presenters import (
     CANCELLED,
     MAY_BE_CHARGED,
     NOT_APPROVED,

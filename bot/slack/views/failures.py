@@ -6,7 +6,7 @@ from bot.links import only_hosts
 from bot.model import Failure, Job, State
 from bot.service.errors import WITHHELD
 from bot.slack.views.blocks import cut, joined
-from bot.slack.views.kinds import MAY_BE_CHARGED, Presenter
+from bot.slack.views.presenters import MAY_BE_CHARGED, Presenter
 
 LOST_ACCESS: Final = "I've lost access to the video service."
 OUT_OF_CREDIT: Final = "Out of video credits."

@@ -41,7 +41,7 @@ from bot.slack.views.buttons import (
     card_buttons,
     question_buttons,
 )
-from bot.slack.views.kinds import Presenter, Presenters, state_word
+from bot.slack.views.presenters import Presenter, Presenters, state_word
 from bot.slack.views.question import title_of
 from bot.slack.views.usage import NO_PRICE, Price, change_words, label, value_words
 from bot.store import (

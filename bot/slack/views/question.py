@@ -43,7 +43,7 @@ from bot.slack.views.buttons import (
     list_buttons,
     question_buttons,
 )
-from bot.slack.views.kinds import Presenter, Presenters, script_of, state_word
+from bot.slack.views.presenters import Presenter, Presenters, script_of, state_word
 from bot.slack.views.usage import NO_PRICE, Price
 from bot.store import Asked
 
