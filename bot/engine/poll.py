@@ -53,7 +53,7 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
                 held_by=None,
                 held_until=None,
             )
-            if awaited_id := _awaited_id(runtime, kind, going):
+            if awaited_id := await _awaited_id(runtime, kind, going):
                 await _wait_for_used(runtime, going, awaited_id)
             else:
                 # A job that has waited for what it uses begins only now.
@@ -61,17 +61,27 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
                 await _plan_poll(runtime, replace(going, waits_for=None, started_at=started_at))
 
 
-def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
+async def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
     """Return the id of what the service has to finish before it begins with a job, if anything.
 
-    What was read of it last counts: its own training polls it, and forms read it.
+    Its own training polls it. It is read here where nothing has read it lately: somebody else may
+    train it.
     """
     used = kind.uses(job.params)
     if used is None or job.snapshot is None or not kind.is_waiting(job.snapshot):
         return None
     used_kind, known = runtime.kinds.get(used[0]), runtime.store.replicas.get(used[1])
-    is_going = used_kind is not None and known is not None and _in_progress(used_kind, known.status)
-    return used[1] if is_going else None
+    if used_kind is None or known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
+        return None
+    status, interval = known.status, runtime.schedule_of(used_kind).first_interval
+    if known.read_at is None or abs(runtime.clock.now() - known.read_at) >= interval:
+        try:
+            snapshot = await runtime.read(used_kind, used[1])
+            await runtime.catalogue(used_kind, snapshot)
+            status = snapshot.status
+        except (OutsideError, Unreadable) as error:
+            status = "" if is_unknown(error) else status
+    return used[1] if _in_progress(used_kind, status) else None
 
 
 def _in_progress(kind: Kind, status: str) -> bool:

@@ -229,6 +229,21 @@ async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(quie
     assert "didn't finish" in quiet.reply(video).text
 
 
+async def test_a_video_goes_on_once_its_replica_is_trained_that_somebody_else_trains(
+    world: World,
+) -> None:
+    world.service.add_replica("r-elsewhere", "Else", status="training")
+    world.service.next_video(Scenario(pace=Pace(queued=timedelta(days=2))))
+    video = await world.request_video(world.ana, {"replica_id": "r-elsewhere"})
+    await world.advance(minutes=30)
+    assert "Waiting for its replica" in _text(world, video)
+    world.service.add_replica("r-elsewhere", "Else")
+    await world.advance(hours=1)
+    assert "Waiting for its replica" not in _text(world, video)
+    await world.advance(hours=3)
+    assert "Overdue" in _text(world, video)
+
+
 @pytest.mark.parametrize("status", [401, 403, 409])
 async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, status: int) -> None:
     await world.after(world.ana.command("/replica", f"default {REPLICA}"))
