@@ -16,7 +16,6 @@ from bot.store import NotAllowed
 
 _LOG: Final = logging.getLogger(__name__)
 _WAS_STOPPED: Final = "the bot was stopped for a while"
-_ACCOUNT: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})
 
 
 async def create_job(runtime: Runtime, job: Job) -> None:
@@ -150,9 +149,9 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
         queued = replace(queued, held_by=held.failure, held_until=None)
         await _queue_again(runtime, queued, now, attempted=attempted)
         return
-    if _is_news(job, held, now):
-        queued = replace(queued, held_by=held.failure, held_until=held.until)
     wait = held.until - now
+    if wait >= SHOWN_FROM and held.failure is not job.held_by:  # the card says it once
+        queued = replace(queued, held_by=held.failure, held_until=held.until)
     if wait < SHOWN_FROM:  # the service is only busy: at random, or the same jobs would be first
         _, wait = runtime.after_failure(job, held)
     due_at = now + min(wait, runtime.timings.max_wait)
@@ -164,18 +163,6 @@ def _queued_at(job: Job) -> datetime:
     """Return when a job was queued: asked for, to be created again, or approved last."""
     approved_at = job.approval.decided_at if job.approval is not None else None
     return max(filter(None, (job.created_at, job.asked_at, approved_at)))
-
-
-def _is_news(job: Job, held: Held, now: datetime) -> bool:
-    """Return whether the card has to say what the job waits for: not for moments.
-
-    For a key and for credit it has said how often there is a try; other holds have one end.
-    """
-    if held.until - now < SHOWN_FROM:
-        return False
-    if held.failure is not job.held_by or job.held_until is None:
-        return True
-    return held.failure not in _ACCOUNT and job.held_until <= now
 
 
 async def _queue_again(
