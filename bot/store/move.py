@@ -99,10 +99,18 @@ def _require_current(db: sqlite3.Connection, source: Path) -> None:
 
 @contextlib.contextmanager
 def _opened_target(url: str) -> Iterator[_Target]:
-    """Begin a transaction in a database with empty tables, and commit it at the end."""
+    """Begin a transaction in an empty database, make the tables, and commit it at the end.
+
+    Nobody else sees the tables before.
+    """
     with translated_postgres("TO"), connect_to_server(url, application_name=COMMAND) as to:
         to.execute(_BEGIN)
-        _prepare(to)
+        if found := to.execute(_ANY).fetchone():
+            raise DatabaseError(
+                f"TO is not empty: it has the table {found['tablename']}. Create an empty "
+                "database, or empty this one if what is in it is not needed"
+            )
+        migrate_postgres(to)
         yield to
         try:
             to.commit()
@@ -113,28 +121,24 @@ def _opened_target(url: str) -> Iterator[_Target]:
             ) from error
 
 
-def _prepare(to: _Target) -> None:
-    """Make the tables, which nobody else sees before all is moved."""
-    if found := to.execute(_ANY).fetchone():
-        raise DatabaseError(
-            f"TO is not empty: it has the table {found['tablename']}. Create an empty database, or "
-            "empty this one if what is in it is not needed"
-        )
-    migrate_postgres(to)
-
-
 def _copy(db: sqlite3.Connection, to: _Target, progress: Callable[[str], object]) -> Counts:
     counts = {}
     for table in TABLES:
         to.execute(f"DELETE FROM {table}")  # noqa: S608 - our tables
         rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our tables
         columns = ", ".join(name for name, *_ in rows.description)
-        with to.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
-            for number, row in enumerate(rows):
-                if number % _TOLD_ROWS == 0:
-                    progress(f"moving: {number:,} {table}")
-                _require_storable(table, row)
-                copy.write_row(tuple(row))
+        try:
+            with to.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+                for number, row in enumerate(rows):
+                    if number % _TOLD_ROWS == 0:
+                        progress(f"moving: {number:,} {table}")
+                    _require_storable(table, row)
+                    copy.write_row(tuple(row))
+        except psycopg.DataError as error:  # its text has what is stored
+            raise DatabaseError(
+                f"nothing was moved: a row of {table} has a text in the place of a number. Correct "
+                "or delete that row in FROM, and run this command again"
+            ) from error
         [(before,)] = db.execute(f"SELECT count(*) FROM {table}")  # noqa: S608 - our tables
         counts[table] = _count(to, table)
         if counts[table] != before:

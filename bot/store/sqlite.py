@@ -75,7 +75,7 @@ _WAL_BEGINNINGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 # For this long a statement waits for another program that has locked the database to write,
 # although none may. A work may wait for the group before it as well, and Slack for three seconds.
 _BUSY_TIMEOUT_S: Final = 0.7
-_WRITER_BYTE: Final = 120
+_WRITER_BYTE: Final = "120"
 
 
 class FileMoved(OSError):
@@ -212,9 +212,9 @@ def find_writer(path: Path) -> dict[str, object]:
         inode = beside(path, "-shm").stat().st_ino
         for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
             match line.split():
-                case [_, "POSIX", _, "WRITE", process, file, start, _] if start == str(
-                    _WRITER_BYTE
-                ) and file.endswith(f":{inode}"):
+                case [_, "POSIX", _, "WRITE", process, file, start, _] if (
+                    start == _WRITER_BYTE and file.endswith(f":{inode}")
+                ):
                     name = Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
                     return {"pid": int(process), "application": name}
     return {}
