@@ -38,7 +38,7 @@ from bot.slack.outbox.messenger import Messenger
 from bot.slack.socket_mode import SocketMode
 from bot.slack.views.usage import Price
 from bot.store import LIMITS, DatabaseError, Limits, Memory, Store
-from bot.tasks import BackgroundTasks, RequestPriority, run_until, start_part
+from bot.tasks import BackgroundTasks, PartFailed, RequestPriority, start_part
 from bot.timings import Clock, SystemClock, Timings
 from bot.web.health import Readiness, ServiceCheck
 from bot.web.server import WebServer
@@ -75,7 +75,18 @@ class Bot:
             DatabaseError: the database cannot be used any more.
             PartFailed: a part of the bot ended by itself.
         """
-        await run_until(stop, self._parts)
+        stopped = asyncio.create_task(stop.wait())  # noqa: TID251 - cancelled below
+        done, _ = await asyncio.wait([stopped, *self._parts], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        for part in done - {stopped}:
+            error = None if part.cancelled() else part.exception()
+            if isinstance(error, DatabaseError):
+                raise error
+            name = part.get_name()
+            _LOG.error("a part of the bot ended", extra={"part": name}, exc_info=error)
+            raise PartFailed(
+                f"The bot ends, because its {name} ended. The log says more."
+            ) from error
 
     async def drain(self, duration: timedelta) -> None:
         """Say "not ready" and begin no work, and answer requests for ``duration``."""
@@ -255,7 +266,7 @@ async def running(
         try:
             port = await server.start(settings.host, settings.port)
         except OSError as error:  # its text may begin with the address, and with "[errno 98] "
-            why = str(error.strerror).rpartition("] ")[2].rpartition(": ")[2]
+            why = str(error.strerror or error).rpartition("] ")[2].rpartition(": ")[2]
             raise OperatorError(
                 f"The bot cannot listen on {settings.host}:{settings.port}: {why}. Correct HOST "
                 "and PORT, or end the program that has the port."

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -68,27 +68,8 @@ class PartFailed(OperatorError):
 
 
 def start_part(run: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
-    """Start a part. It is given to ``run_until``, and awaited once it has been cancelled."""
+    """Start a part. The bot watches it, and awaits it once it has been cancelled."""
     return asyncio.create_task(run(), name=name)  # noqa: TID251 - it is awaited
-
-
-async def run_until(stop: asyncio.Event, parts: Iterable[asyncio.Task[None]]) -> None:
-    """Return when ``stop`` is set.
-
-    Raises:
-        DatabaseError: the database cannot be used any more.
-        PartFailed: a part of the bot ended by itself.
-    """
-    stopped = asyncio.create_task(stop.wait())  # noqa: TID251 - cancelled below
-    done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    for part in done - {stopped}:
-        error = None if part.cancelled() else part.exception()
-        if isinstance(error, DatabaseError):
-            raise error
-        name = part.get_name()
-        _LOG.error("a part of the bot ended", extra={"part": name}, exc_info=error)
-        raise PartFailed(f"The bot ends, because its {name} ended. The log says more.") from error
 
 
 # ── Requests go before background work ────────────────────────────────────────────────────────────
