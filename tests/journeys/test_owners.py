@@ -107,30 +107,21 @@ async def test_the_person_in_the_footage_stops_the_training(world: World) -> Non
 
 
 @bot_with(APPROVERS="{cleo}")
-async def test_who_stops_a_training_is_not_taken_for_who_approved_it(world: World) -> None:
-    cleo = Person(world.slack, "cleo")
-    card = await train(world, world.ana, "ben")
-    [asked] = told(world, "cleo")
-    await world.after(cleo.click(asked, "Approve"), minutes=1)
-    [notice] = told(world, "ben")
-    await world.after(world.ben.click(notice, "Stop it"), minutes=1)
-    assert "Stopped" in world.now(card).text
-    assert "Approved by cleo" in str(world.now(card).blocks)
-
-
-@bot_with(APPROVERS="{cleo}")
-async def test_who_stops_a_training_that_waits_is_not_taken_for_who_approved_it(
-    world: World,
+@pytest.mark.parametrize("approved", [True, False])
+async def test_who_stops_a_training_is_not_taken_for_who_approved_it(
+    world: World, *, approved: bool
 ) -> None:
     cleo = Person(world.slack, "cleo")
     card = await train(world, world.ana, "ben")
-    [asked] = told(world, "cleo")
-    [notice] = told(world, "ben")
+    [asked], [notice] = told(world, "cleo"), told(world, "ben")
+    if approved:
+        await world.after(cleo.click(asked, "Approve"), minutes=1)
     await world.after(world.ben.click(notice, "Stop it"), minutes=1)
     await world.after(cleo.click(asked, "Approve"), minutes=1)
     assert "Stopped" in world.now(card).text
-    assert "Approved" not in str(world.now(card).blocks)
-    assert not world.requests_for("create_replica")
+    said = str(world.now(card).blocks)
+    assert ["Approved by cleo" in said, "Approved" in said] == [approved, approved]
+    assert len(world.requests_for("create_replica")) == approved
 
 
 async def test_what_was_not_sent_when_the_replica_is_removed_is_not_made(world: World) -> None:

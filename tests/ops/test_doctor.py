@@ -19,7 +19,7 @@ from bot.ops import doctor
 from bot.ops.doctor import check_database
 from bot.ops.finding import POSTING, Finding
 from bot.slack.installation import OPTIONAL_SCOPES, REQUIRED_SCOPES
-from bot.store.sqlite import beside, migrate
+from bot.store.sqlite import migrate
 from bot.timings import SystemClock
 from sandbox.faults import CannedResponse, Hang
 from sandbox.http import free_port
@@ -561,15 +561,6 @@ async def test_a_disk_that_is_nearly_full_is_named(
     assert finding.state == state
     assert said in finding.message
     assert "Make room on the disk" in finding.remedy
-
-
-@on_sqlite_alone
-async def test_nothing_is_changed_or_created_where_no_bot_runs(stopped: World) -> None:
-    folder = stopped.database.parent
-    beside(stopped.database, "-lock").touch()  # left by a bot that was killed
-    before = contents(folder)
-    await report(stopped)
-    assert contents(folder) == before
 
 
 @on_sqlite_alone
