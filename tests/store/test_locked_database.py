@@ -41,7 +41,7 @@ BROKEN: Final = "the database does not work"
 MAX_ANSWER_S: Final = 2.0
 # Then Slack shows its own error: https://docs.slack.dev/interactivity/handling-user-interaction
 SLACK_WAITS_S: Final = 3.0
-FORMS: Final = 20
+FORMS: Final = 30
 NOTHING: Final = Query("SELECT 1 AS one")
 
 
