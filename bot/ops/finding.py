@@ -2,9 +2,8 @@
 
 import re
 import shutil
-import ssl
 import textwrap
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -12,7 +11,6 @@ from typing import Final
 from unicodedata import category
 from urllib.parse import urlsplit
 
-import aiohttp
 import click
 
 from bot.errors import OutsideError
@@ -227,77 +225,33 @@ def wrapped(text: str, first: str, indent: str, most: int = _WIDTH) -> list[str]
 # ── Why something cannot be reached ───────────────────────────────────────────────────────────
 
 
-# The first that fits decides.
-_CAUSES: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
-    (
-        aiohttp.ClientProxyConnectionError,
-        "the proxy does not answer",
-        "Check HTTPS_PROXY, or list the host in NO_PROXY to call it directly.",
+# By the cause, as bot.service.errors names it.
+_REMEDIES: Final = {
+    "proxy": (
+        "Check HTTPS_PROXY: a proxy that wants a user name and password has them in it, as in "
+        "http://user:password@host:port. Have it allow {host}, or list {host} in NO_PROXY."
     ),
-    (
-        aiohttp.ClientHttpProxyError,
-        "the proxy opens no connection to {host} (it answered {error.status})",
-        (
-            "Have the proxy allow {host}, or list it in NO_PROXY. If it wants a user name and "
-            "password (407), put them into HTTPS_PROXY: http://user:password@host:port."
-        ),
+    "dns": "Check the host in {setting}, and this machine's DNS.",
+    "tls": (
+        "Check the scheme and the port in {setting}, the certificate of {host}, and this machine's "
+        "clock. If a proxy of your network opens TLS, install its root certificate on this machine."
     ),
-    (
-        ssl.SSLCertVerificationError,
-        "the TLS certificate of {host} is not accepted ({error.verify_message})",
-        (
-            "Correct it there. If it is right, check this machine's clock. If a proxy of your "
-            "network opens TLS, install its root certificate on this machine."
-        ),
-    ),
-    (
-        aiohttp.ClientConnectorDNSError,
-        "the name {host} cannot be resolved (DNS)",
-        "Check the host in {setting}, and this machine's DNS.",
-    ),
-    (
-        ssl.SSLError,
-        "{host} does not speak TLS on that port",
-        "Check the scheme and the port in {setting}.",
-    ),
-    (
-        ConnectionRefusedError,
-        "the connection was refused (nothing listens there)",
-        "Check the host and port in {setting}, and that the server there runs.",
-    ),
-    (
-        TimeoutError,
-        "{timeout}",
-        "Check {setting}, and that no firewall keeps this machine from {host}.",
-    ),
-)
+    "refused": "Check the host and port in {setting}, and that the server there runs.",
+    "timeout": "Check {setting}, and that no firewall keeps this machine from {host}.",
+}
+_LATER: Final = "Try again in some minutes. If it stays so, check {setting}."
 
 
-def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> tuple[str, str]:
+def explain(failure: OutsideError, url: str, limit: timedelta, setting: str) -> tuple[str, str]:
     """Return why a call failed, as a clause, and a sentence that says what to do.
 
     Args:
-        error: what the call raised.
+        failure: how it failed; the other side did not refuse it.
         url: what was called; only its host is shown.
         limit: how long the call was allowed to take.
         setting: the name of the setting that has the address.
     """
-    host, timeout = urlsplit(url).hostname or "", clause_of("timeout", limit)
-    for each in _chain(error):
-        for type_, message, remedy in _CAUSES:
-            if isinstance(each, type_):
-                said = message.format(host=host, error=each, timeout=timeout)
-                return f"cannot be reached: {said}", remedy.format(host=host, setting=setting)
-    said = clause_of("broken", limit)
-    if isinstance(error, OutsideError):
-        said = clause_of(error.cause, limit) or error.reason.rstrip(".")
-    return f"does not work: {said}", f"Try again in some minutes. If it stays so, check {setting}."
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, aiohttp.ClientConnectorCertificateError):
-            yield found.certificate_error  # it is of the same type, but has no code itself
-        yield found
-        found = found.__cause__
+    cause = failure.cause
+    state = "cannot be reached" if cause in _REMEDIES else "does not work"
+    remedy = _REMEDIES.get(cause, _LATER).format(host=urlsplit(url).hostname, setting=setting)
+    return f"{state}: {clause_of(cause, limit) or failure.reason.rstrip('.')}", remedy

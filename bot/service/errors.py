@@ -28,6 +28,8 @@ HTTP: Final = "http "
 
 # The first that fits decides: a certificate that is not accepted is also an error of the system.
 _CAUSES: Final[Mapping[type[BaseException], str]] = {
+    aiohttp.ClientProxyConnectionError: "proxy",
+    aiohttp.ClientHttpProxyError: "proxy",
     aiohttp.ClientConnectorDNSError: "dns",
     aiohttp.ClientSSLError: "tls",
     ssl.SSLError: "tls",
@@ -36,6 +38,7 @@ _CAUSES: Final[Mapping[type[BaseException], str]] = {
     httpx.PoolTimeout: "timeout",
 }
 _CLAUSES: Final = {
+    "proxy": "the proxy does not answer, or opens no connection to it",
     "dns": "its name cannot be resolved (DNS)",
     "tls": "its TLS certificate is not accepted, or it does not speak TLS",
     "refused": "the connection was refused",
@@ -49,7 +52,7 @@ def http_cause(status: int) -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return ``dns``, ``refused``, ``tls`` or ``timeout``; ``broken`` for everything else."""
+    """Return ``proxy``, ``dns``, ``refused``, ``tls`` or ``timeout``, and else ``broken``."""
     for each in chain(error):
         for listed, cause in _CAUSES.items():
             if isinstance(each, listed):
