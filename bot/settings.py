@@ -31,7 +31,6 @@ from bot.errors import OperatorError
 
 ENV_FILE: Final = Path(".env")
 _OTHERS: Final = 0o077  # what the mode of a file allows to others than its owner
-_LINE_BREAK: Final = re.compile(r"\r\n|\n|\r")
 _QUOTES: Final = "\"'`“”"
 _PLACEHOLDER: Final = "YOUR-"
 _MISSING: Final = "is missing"
@@ -112,29 +111,28 @@ def read_env_file() -> dict[str, str]:
         OperatorError: it cannot be read, or a line of it is not ``NAME=value``.
     """
     try:
-        content = ENV_FILE.read_bytes()
+        text = ENV_FILE.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", "no UTF-8")
         raise OperatorError(
-            f"{ENV_FILE.absolute()} cannot be read ({error.strerror}): make it a file of the user "
-            "that the bot runs as, or move it away."
+            f"{ENV_FILE.absolute()} cannot be read ({why}): make it a text file in UTF-8 of the "
+            "user that the bot runs as, or move it away."
         ) from None
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise OperatorError(_refusal(line, "is not UTF-8: save the file as UTF-8")) from None
     from dotenv.parser import parse_stream  # noqa: PLC0415 - many deployments have no file
 
     values = {}
     # Not dotenv_values(), which logs what it cannot read, and goes on without it.
-    for each in parse_stream(io.StringIO(text, newline="")):
-        if each.key is not None and each.value is not None:
-            values[each.key] = each.value
-        elif each.error or each.key is not None:
-            how = "is not NAME=value, or has a quotation mark without a second one: correct it"
-            raise OperatorError(_refusal(_line_of(each.original.string, each.original.line), how))
+    for each in parse_stream(io.StringIO(text)):
+        if each.error or (each.key and each.value is None):
+            lines = each.original.string.rstrip().splitlines()  # blank ones before it are its own
+            raise OperatorError(
+                f"Line {each.original.line + len(lines) - 1} of {ENV_FILE.absolute()} is not "
+                "NAME=value, or has a quotation mark without a second one: correct it."
+            )
+        if each.key:
+            values[each.key] = each.value or ""
     return values
 
 
@@ -142,15 +140,6 @@ def is_exposed() -> bool:
     """Return whether others than its owner can read or write the file, with the secrets in it."""
     is_here = os.name == "posix" and ENV_FILE.exists()
     return is_here and bool(ENV_FILE.stat().st_mode & _OTHERS)
-
-
-def _line_of(text: str, first_line: int) -> int:
-    blank = text[: len(text) - len(text.lstrip())]  # the lines before it belong to it
-    return first_line + len(_LINE_BREAK.findall(blank))
-
-
-def _refusal(line: int, how: str) -> str:
-    return f"Line {line} of {ENV_FILE.absolute()} {how}."
 
 
 def misspelt(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[tuple[str, str]]:
