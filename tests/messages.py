@@ -31,8 +31,7 @@ from bot.slack.views.question import (
     approval_request,
     made_with,
     notice_of_day,
-    question,
-    question_list,
+    questions,
     training_notice,
 )
 from bot.slack.views.usage import limit_sentence, resets_in_form
@@ -226,23 +225,23 @@ def reply_entries() -> Iterator[Entry]:
 
 def question_entries() -> Iterator[Entry]:
     """Yield the question, asked and settled."""
-    yield "Asked", shown(question(OWED, ASKED, PRESENTER, [BEN]))
-    to_admins = question(OWED, ASKED, PRESENTER, [BEN], admins_first=True)
+    yield "Asked", shown(questions(OWED, ASKED, (), PRESENTERS, [BEN]))
+    to_admins = questions(OWED, ASKED, (), PRESENTERS, [BEN], admins_first=True)
     yield "Asked, without PUBLIC_URL", shown(to_admins)
     again = replace(ASKED, asked=2)
     direct = replace(OWED, direct=True)
-    yield "Asked again", shown(question(direct, again, PRESENTER, [BEN]))
+    yield "Asked again", shown(questions(direct, again, (), PRESENTERS, [BEN]))
     others = [
         replace(ASKED, id=str(number), params={"video_name": f"Part {number}"}) for number in (2, 3)
     ]
-    asked = [(OWED, each) for each in (ASKED, *others)]
-    several = question_list(OWED, ASKED, asked, PRESENTERS, [BEN])
+    asked = [(OWED, each) for each in others]
+    several = questions(OWED, ASKED, asked, PRESENTERS, [BEN])
     yield "Asked about several", shown(several)
-    some = [(replace(OWED, settled_as=Settlement.CANCELLED), others[0]), (OWED, ASKED)]
-    yield "One of two is cancelled", shown(question_list(OWED, ASKED, some, PRESENTERS, [BEN]))
+    some = [(replace(OWED, settled_as=Settlement.CANCELLED), others[0])]
+    yield "One of two is cancelled", shown(questions(OWED, ASKED, some, PRESENTERS, [BEN]))
     ends = [replace(OWED, settled_as=each) for each in Settlement if each in HOW_QUESTIONS_END]
     over = [(each, replace(ASKED, id=each.settled_as or "")) for each in ends]
-    yield "Nothing is open", shown(question_list(OWED, ASKED, over, PRESENTERS))
+    yield "Nothing is open", shown(questions(*over[0], over[1:], PRESENTERS))
     yield from confirmations(several.blocks)
     for settlement in Settlement:
         if settlement not in HOW_QUESTIONS_END:
@@ -250,9 +249,9 @@ def question_entries() -> Iterator[Entry]:
         settled = replace(OWED, settled_as=settlement, settled_by=BEN)
         yield (
             settlement.value.replace("_", " ").capitalize(),
-            shown(question(settled, ASKED, PRESENTER)),
+            shown(questions(settled, ASKED, (), PRESENTERS)),
         )
-    yield from confirmations(question(OWED, ASKED, PRESENTER).blocks)
+    yield from confirmations(questions(OWED, ASKED, (), PRESENTERS).blocks)
     yield from confirmations(card(cards.rendering(), PRESENTER).blocks)
     waiting = cards.job(State.WAITING_FOR_APPROVAL)
     yield from confirmations(card(waiting, PRESENTER).blocks)

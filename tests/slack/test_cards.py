@@ -28,7 +28,7 @@ from bot.slack.features.jobs import details, status_message
 from bot.slack.views.blocks import Message, escaped, in_order, link, one_line, short_name
 from bot.slack.views.buttons import MORE, STOP
 from bot.slack.views.card import card, redirected, reply
-from bot.slack.views.question import MAX_LISTED, question, question_list, questions
+from bot.slack.views.question import MAX_LISTED, questions
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
 from tests.world import World, buttons_of
@@ -449,7 +449,7 @@ def pings(message: Message) -> set[str]:
 
 def test_without_callbacks_the_first_question_is_for_the_admins_who_can_see_it() -> None:
     def asked(owed: Delivery, job: Job, *admins: str) -> Message:
-        return question(owed, job, PRESENTER, admins, admins_first=True)
+        return questions(owed, job, (), PRESENTERS, admins, admins_first=True)
 
     first = asked(OWED, ASKED, BEN, "U1")
     assert first.text.startswith(f"<@{BEN}> and <@U1> *Did this video")
@@ -473,7 +473,7 @@ def test_slack_accepts_any_question(
 ) -> None:
     admins = [f"U{number:010}" for number in range(80)]
     asked = replace(OWED, settled_as=settled_as, direct=direct)
-    message = question(asked, job, PRESENTERS[job.kind], admins)
+    message = questions(asked, job, (), PRESENTERS, admins)
     assert validate_message(message.text, list(message.blocks)) == []
     assert pings(message) <= {*admins, job.user}
     if settled_as is None:
@@ -492,9 +492,9 @@ def test_slack_accepts_any_list(
 ) -> None:
     admins = [f"U{number:010}" for number in range(80)]
     owed = replace(OWED, direct=direct)
-    asked = [(replace(owed, settled_as=settled_as), each) for each in jobs]
-    asked[0] = (owed, jobs[0])
-    message = question_list(owed, jobs[0], asked, PRESENTERS, admins)
+    settled = replace(owed, settled_as=settled_as)
+    further = [(settled, replace(each, id=f"7{at}")) for at, each in enumerate(jobs[1:])]
+    message = questions(owed, jobs[0], further, PRESENTERS, admins)
     assert validate_message(message.text, list(message.blocks)) == []
     assert pings(message) == {*admins, jobs[0].user}
     assert all(each["text"] for each in objects(message.blocks) if "text" in each)
@@ -503,7 +503,7 @@ def test_slack_accepts_any_list(
 def test_a_list_is_a_question_again_where_the_other_kinds_are_no_longer_supported() -> None:
     other = replace(ASKED, id="8", kind="gone")
     message = questions(OWED, ASKED, [(OWED, other)], PRESENTERS)
-    assert message == question(OWED, ASKED, PRESENTER)
+    assert message == questions(OWED, ASKED, (), PRESENTERS)
 
 
 def test_a_request_that_was_asked_about_before_is_listed_once() -> None:

@@ -150,7 +150,7 @@ def approval_request(
     asked = f"Requested by <@{job.user}>{where}"
     heading = rich(paragraph(words(name or noun.capitalize(), bold=True)))
     if delivery.settled_as is not None:
-        outcome = _settled(_OUTCOMES, delivery.settled_as, delivery.settled_by, noun)
+        outcome = _settled(_OUTCOMES, delivery, noun)
         blocks = [heading, section(outcome)]
         reason = job.reason if delivery.settled_as is Settlement.DECLINED else ""
         if reason:
@@ -287,36 +287,6 @@ _WHAT_TO_DO: Final = (
 _ADMINS_WERE_ASKED: Final = "The person who asked can answer too."
 
 
-def question(
-    delivery: Delivery,
-    job: Job,
-    presenter: Presenter,
-    admins: Collection[str] = (),
-    *,
-    admins_first: bool = False,
-) -> Message:
-    """Return the question, or how it was settled.
-
-    An open one mentions the requester and the admins once each: they can answer it. With
-    ``admins_first``, the first one mentions the admins alone, where they can see it. Nobody is
-    pinged by the edit that says how it was settled.
-    """
-    noun, name = presenter.noun, title(presenter.name(job))
-    named = [rich(paragraph(words(name, bold=True)))] if name else []
-    if delivery.settled_as is not None:
-        body = _settled(_SETTLED, delivery.settled_as, delivery.settled_by, noun)
-        return _message(ask(noun), named, body)
-    is_first = admins_first and job.asked == 1
-    asked, who_else = _who(delivery, job, admins, admins_first=is_first)
-    small = (
-        "I'll close this in a few days."
-        if job.asked > 1
-        else "I'll ask again tomorrow and close this in a week."
-    )
-    body, buttons = joined([_WHAT_TO_DO, who_else], MAX_SECTION), question_buttons(job, presenter)
-    return _message(f"{asked} {ask(noun)}", named, body, small=small, buttons=buttons)
-
-
 def questions(
     delivery: Delivery,
     job: Job,
@@ -326,78 +296,56 @@ def questions(
     *,
     admins_first: bool = False,
 ) -> Message:
-    """Return the question, or with ``further`` ones in its message, the list of all."""
+    """Return the question, or how it was settled; with ``further`` ones in its message, a list.
+
+    An open one mentions the requester and the admins once each: they can answer it. With
+    ``admins_first``, the first one mentions the admins alone, where they can see it. Nobody is
+    pinged by the edit that says how it was settled. A list has a line for each request, open ones
+    first.
+    """
     # Of a request that was asked about before, the last question counts.
     last = {of.id: (each, of) for each, of in ((delivery, job), *further)}
-    asked = [each for each in last.values() if each[1].kind in presenters]
+    asked = sorted(
+        (each for each in last.values() if each[1].kind in presenters),
+        key=lambda each: (each[0].settled_as is not None, each[1].created_at),
+    )
+    still = [each for question, each in asked if question.settled_as is None]
+    more = len(asked) - MAX_LISTED
+    small = f"And {more} more, in your Home tab." if more > 0 else ""
     if len(asked) > 1:
-        return question_list(delivery, job, asked, presenters, admins, admins_first=admins_first)
-    return question(delivery, job, presenters[job.kind], admins, admins_first=admins_first)
-
-
-def question_list(
-    delivery: Delivery,
-    job: Job,
-    asked: Sequence[Asked],
-    presenters: Presenters,
-    admins: Collection[str] = (),
-    *,
-    admins_first: bool = False,
-) -> Message:
-    """Return one message about several questions to a person, in ``asked``, as ``question`` does.
-
-    ``delivery`` and ``job`` are those of the first one. Each line is a request, open ones first.
-    """
-    in_order = sorted(asked, key=lambda each: (each[0].settled_as is not None, each[1].created_at))
-    lines = in_order[:MAX_LISTED]
-    still = [each for question, each in in_order if question.settled_as is None]
-    nouns = listed(sorted({f"{presenters[each.kind].noun}s" for _, each in asked}), "and")
-    head = f"*Did these {len(asked)} {nouns} get made?*"
+        nouns = listed(sorted({f"{presenters[each.kind].noun}s" for _, each in asked}), "and")
+        head = f"*Did these {len(asked)} {nouns} get made?*"
+        named = [rich(bullets(_line(*each, presenters) for each in asked[:MAX_LISTED]))]
+        settled, what_to_do, them = "None of these needs an answer now.", _LOOK_FOR_EACH, "these"
+        buttons = list_buttons(job, still[:MAX_LISTED])
+    else:
+        presenter = presenters[job.kind]
+        head, name = f"*Did this {presenter.noun} get made?*", title(presenter.name(job))
+        named = [rich(paragraph(words(name, bold=True)))] if name else []
+        settled = _settled(_SETTLED, delivery, presenter.noun)
+        what_to_do, them = _WHAT_TO_DO, "this"
+        buttons = question_buttons(job, presenter)
     if still:
         again = any(each.asked > 1 for each in still)
-        first = admins_first and not again
-        who, who_else = _who(delivery, job, admins, admins_first=first)
-        head = f"{who} {head}"
-        body = joined([_LOOK_FOR_EACH, who_else], MAX_SECTION)
-        small = (
-            "I'll close these in a few days."
+        who, who_else = _who(delivery, job, admins, admins_first=admins_first and not again)
+        when = (
+            f"I'll close {them} in a few days."
             if again
-            else "I'll ask again tomorrow and close these in a week."
+            else f"I'll ask again tomorrow and close {them} in a week."
         )
+        body, small = joined([what_to_do, who_else], MAX_SECTION), joined([small, when], by=" ")
+        blocks = [section(f"{who} {head}"), *named, section(body), actions(buttons)]
     else:
-        body, small = "None of these needs an answer now.", ""
-    more = len(asked) - len(lines)
-    if more:
-        small = joined([f"And {more} more, in your Home tab.", small], by=" ")
-    items = []
-    for each, of in lines:
-        name = title_of(of, presenters[of.kind])
-        how = f" · {_HOW[each.settled_as]}" if each.settled_as is not None else ""
-        items.append(paragraph(words(name, bold=not how), *([words(how)] if how else [])))
-    buttons = list_buttons(job, still[:MAX_LISTED]) if still else []
-    return _message(head, [rich(bullets(items))], body, small=small, buttons=buttons)
+        blocks = [section(head), *named, section(settled)]
+    return Message.of([*blocks, *([context(mrkdwn(small))] if small else [])])
 
 
-def _message(
-    head: str,
-    named: Sequence[Json],
-    body: str,
-    *,
-    small: str = "",
-    buttons: Sequence[Json] = (),
-) -> Message:
-    """Return a message about the requests that are ``named``."""
-    blocks = [section(head), *named, section(body)]
-    if buttons:
-        blocks.append(actions(buttons))
-    if small:
-        blocks.append(context(mrkdwn(small)))
-    return Message.of(blocks)
-
-
-def ask(noun: str) -> str:
-    """Return the question itself, as mrkdwn."""
-    return f"*Did this {noun} get made?*"
+def _line(asked: Delivery, job: Job, presenters: Presenters) -> Json:
+    """Return the line of a request in a list, with how its question was settled."""
+    name = title_of(job, presenters[job.kind])
+    if asked.settled_as is None:
+        return paragraph(words(name, bold=True))
+    return paragraph(words(name), words(f" · {_HOW[asked.settled_as]}"))
 
 
 def title_of(job: Job, presenter: Presenter) -> str:
@@ -417,9 +365,9 @@ def _who(
     return f"<@{job.user}>", f"No access? Ask {listed(others, 'or')}." if others else ""
 
 
-def _settled(
-    sentences: Mapping[Settlement, str], settlement: Settlement, user: str | None, noun: str
-) -> str:
+def _settled(sentences: Mapping[Settlement, str], delivery: Delivery, noun: str) -> str:
     """Return how a question or an approval was settled, and by whom."""
-    said = sentences.get(settlement, sentences[Settlement.UNANSWERED])
-    return said.format(who=f"<@{user}>" if user is not None else "someone", noun=noun)
+    otherwise = Settlement.UNANSWERED
+    said = sentences.get(delivery.settled_as or otherwise, sentences[otherwise])
+    by = delivery.settled_by
+    return said.format(who=f"<@{by}>" if by is not None else "someone", noun=noun)
