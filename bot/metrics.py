@@ -29,16 +29,9 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 _PREFIX: Final = "replica_bot"
 _OK: Final = "ok"
 _LAG_INTERVAL_S: Final = 1.0
-_REQUEST_TYPES: Final = frozenset(
-    {
-        *("block_actions", "block_suggestion", "event_callback", "message_action", "shortcut"),
-        *("view_closed", "view_submission"),
-    }
-)
 # In seconds.
 _ACK_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3)
 _CALL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_COMMIT_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2)
 _LAG_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -61,7 +54,6 @@ class Metrics:
     """All metrics of one bot, in a registry of their own.
 
     Attributes:
-        commits: each commit, by whether it was "durable": "yes" or "no".
         database_errors: each transaction that failed because of the file or its disk.
         drift: each answer of the video service that was not as its interface promises, by the kind
             and what differs.
@@ -77,7 +69,6 @@ class Metrics:
         gauge = partial(Gauge, namespace=_PREFIX, registry=registry)
         histogram = partial(Histogram, namespace=_PREFIX, registry=registry)
         self._ready = gauge("ready", "1 if /readyz says ready.")
-        self._checks = gauge("check_ok", "1 for each part of /readyz that is ok.", ["check"])
         self._blocked = gauge("blocked", "1 for each cause that holds work back now.", ["by"])
         self._jobs = gauge("jobs", "Jobs that have not ended.", ["kind", "state"])
         self._seen_jobs: set[tuple[str, str]] = set()
@@ -111,12 +102,6 @@ class Metrics:
             "How long calls to Slack and the video service took.",
             ["service", "operation"],
             buckets=_CALL_BUCKETS,
-        )
-        self.commits = histogram(
-            "commit_seconds",
-            "How long commits took; durable ones wait for the disk.",
-            ["durable"],
-            buckets=_COMMIT_BUCKETS,
         )
         self.database_errors = counter(
             "database_errors", "Transactions that failed because of the file or its disk."
@@ -158,16 +143,9 @@ class Metrics:
             self._calls.labels(service, operation, outcome).inc()
             self._call_seconds.labels(service, operation).observe(time.perf_counter() - began)
 
-    def acknowledged(self, payload: object, seconds: float) -> None:
-        """Note that a request of Slack was answered; its kind is one of a few words."""
-        match payload:
-            case {"command": _}:
-                kind = "command"
-            case {"type": str() as kind} if kind in _REQUEST_TYPES:
-                pass
-            case _:
-                kind = "other"
-        self._ack.labels(kind).observe(seconds)
+    def acknowledged(self, payload: Mapping[str, object], seconds: float) -> None:
+        """Note that a request of Slack was answered: it has a type, unless it is a command."""
+        self._ack.labels(payload.get("type", "command")).observe(seconds)
 
     def replied(self, kind: str, outcome: str, age: timedelta, delay: timedelta) -> None:
         """Note that a closing reply is in Slack.
@@ -191,13 +169,9 @@ class Metrics:
 
     # ── How things stand ──────────────────────────────────────────────────────────────────────
 
-    def set_readiness(
-        self, *, ready: bool, checks: Mapping[str, bool], blocked: Mapping[str, bool]
-    ) -> None:
+    def set_readiness(self, *, ready: bool, blocked: Mapping[str, bool]) -> None:
         """Set what ``/readyz`` says, and what holds work back."""
         self._ready.set(ready)
-        for name, ok in checks.items():
-            self._checks.labels(name).set(ok)
         for name, is_blocked in blocked.items():
             self._blocked.labels(name).set(is_blocked)
 

@@ -301,9 +301,8 @@ class Committed:
     results: Sequence[Any]
     """Of its works, in their order."""
     notified: set[tuple[Topic, str]]
-    durable: bool
-    seconds: float | None
-    """How long the commit of a change took; None if nothing was changed."""
+    on_disk: bool
+    """Whether it has waited for the disk, and on SQLite had a change to write there."""
 
 
 class Database(ABC):
@@ -493,9 +492,6 @@ class Database(ABC):
             self._problem = None
             _LOG.info("the database works again")
             self.wake_all()  # what failed may have been stored
-        if committed.seconds is not None:
-            durable = "yes" if committed.durable else "no"
-            self._metrics.commits.labels(durable).observe(committed.seconds)
         for topic, subject in committed.notified:
             self.receive(topic, subject)
         for call, result in zip(group, committed.results, strict=True):

@@ -9,7 +9,6 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -615,7 +614,7 @@ class SQLiteDatabase(Database):
         Args:
             path: the file; it is made if it is not there.
             lock_timeout: how long to wait for another process to close it.
-            metrics: where commits are measured.
+            metrics: where failures are counted.
 
         Raises:
             DatabaseInUse: another process has it.
@@ -675,7 +674,7 @@ class SQLiteDatabase(Database):
         self._is_working = False
 
     def _works_again(self, committed: Committed) -> bool:
-        return committed.durable and committed.seconds is not None
+        return committed.on_disk
 
     def _on_lost(self, group: Sequence[Call], error: DatabaseError) -> None:
         self._metrics.database_errors.inc()
@@ -706,7 +705,7 @@ class SQLiteDatabase(Database):
             DatabaseCorrupt: the file is damaged.
             Exception: what a work or one of its statements raised; nothing was stored.
         """
-        tx, before, seconds = _Transaction(db), db.total_changes, None
+        tx, before = _Transaction(db), db.total_changes
         durable, wrote = any(call.durable for call in group), False  # until it is committed
         self._check_files(db, uncertain=False)
         try:
@@ -715,10 +714,7 @@ class SQLiteDatabase(Database):
             # A generator makes another error of StopIteration, which no future takes.
             results = list[Any](call.work(tx) for call in group)
             wrote = db.total_changes > before
-            began = time.perf_counter()
             db.execute("COMMIT")
-            if wrote:
-                seconds = time.perf_counter() - began
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
                 db.execute("ROLLBACK")
@@ -727,7 +723,7 @@ class SQLiteDatabase(Database):
                 raise self._failure(error, uncertain=uncertain) from error
             raise
         self._check_files(db, uncertain=wrote)
-        return Committed(results, tx.notified, durable, seconds)
+        return Committed(results, tx.notified, durable and wrote)
 
     def _check_files(self, db: sqlite3.Connection, *, uncertain: bool) -> None:
         try:

@@ -145,7 +145,7 @@ class Readiness:
         cut_off = checks["slack"].is_out and checks["video_service"].is_out
         ready = not (cut_off or self.is_stopping or any(each.stops for each in checks.values()))
         oks = {name: not each.reason for name, each in checks.items()}
-        self._metrics.set_readiness(ready=ready, checks=oks, blocked=self._blocked())
+        self._metrics.set_readiness(ready=ready, blocked=self._blocked())
         if figures is not None:  # else the report says so
             self._metrics.set_jobs(figures.jobs)
             for queue, due in figures.due.items():

@@ -158,9 +158,8 @@ class Link:
             self.execute(begin)
             # A generator makes another error of StopIteration, which no future takes.
             results = list[Any](call.work(tx) for call in group)
-            committing, began = True, time.perf_counter()
+            committing = True
             answer = self.execute("COMMIT").statusmessage
-            seconds = time.perf_counter() - began
         except BaseException as error:
             lost = connection.closed or (
                 isinstance(error, psycopg.Error) and meaning_of(error) is Meaning.LOST
@@ -179,7 +178,7 @@ class Link:
             self._last_asked_at = None
         if answer != "COMMIT":  # it says ROLLBACK, and raises nothing
             raise DatabaseError("a work went on after one of its statements had failed")
-        return Committed(results, tx.notified, durable, seconds)
+        return Committed(results, tx.notified, durable)
 
     def execute(
         self, statement: str, values: Mapping[str, Value] | None = None
