@@ -103,12 +103,12 @@ def lookup(port: int, query: str, *, number: int = 0) -> bytes:
     return _signed(port, _encoded(payload))
 
 
-def revoked(port: int, *, number: int) -> bytes:
-    """Return the event that a person's token was revoked; ``number`` makes it unique.
+def channel_message(port: int, *, number: int) -> bytes:
+    """Return the event of a message in a channel, to which the bot says nothing.
 
-    https://docs.slack.dev/reference/events/tokens_revoked
+    ``number`` makes it unique. https://docs.slack.dev/reference/events/message.channels
     """
-    event = {"type": "tokens_revoked", "tokens": {"oauth": [_USER], "bot": []}}
+    event = {"type": "message", "channel_type": "channel", "user": _USER}
     return _event(port, event, number)
 
 

@@ -205,8 +205,6 @@ class Timings:
     """After this time a form reads a replica from the service again."""
     person_max_age: timedelta = timedelta(minutes=10)
     """After this time Slack is asked again what a person may do, or about a channel."""
-    recheck_installation: timedelta = timedelta(minutes=10)
-    """Between two checks whether an uninstalled app is installed again."""
     installation_timeout: timedelta = timedelta(seconds=1)
     """How long an answer waits at a first start until the workspace is known."""
 

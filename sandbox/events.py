@@ -59,27 +59,6 @@ async def open_home(slack: SandboxSlack, user: str, tab: str = "home") -> Respon
     return await send(slack, event)
 
 
-def uninstall(slack: SandboxSlack) -> None:
-    """Uninstall the app: its token ends, and two events say so, in an order that is not sure.
-
-    https://docs.slack.dev/reference/events/app_uninstalled
-    """
-    slack.auth_error = "account_inactive"
-    slack.schedule(timedelta(0), partial(send, slack, {"type": "app_uninstalled"}))
-    _send_revoked(slack)
-
-
-def revoke_token(slack: SandboxSlack) -> None:
-    """Revoke the app's token: https://docs.slack.dev/reference/events/tokens_revoked."""
-    slack.auth_error = "token_revoked"
-    _send_revoked(slack)
-
-
-def reinstall(slack: SandboxSlack) -> None:
-    """Install the app again: its token works."""
-    slack.auth_error = None
-
-
 async def send(slack: SandboxSlack, event: Json, name: str = "") -> Response:
     """Send an event if the app is subscribed to it, again up to three times; return the answer.
 
@@ -132,11 +111,6 @@ def _payload(slack: SandboxSlack, event: Json) -> Json:
         ],
         "event": event,
     }
-
-
-def _send_revoked(slack: SandboxSlack) -> None:
-    event = {"type": "tokens_revoked", "tokens": {"oauth": [], "bot": [slack.bot.id]}}
-    slack.schedule(timedelta(0), partial(send, slack, event))
 
 
 def _on_change(slack: SandboxSlack, change: Event) -> None:

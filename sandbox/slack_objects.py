@@ -55,9 +55,7 @@ class Shortcut:
 
 
 #: The events that an app can be subscribed to here.
-EVENTS: Final = frozenset(
-    {"app_home_opened", "app_mention", "app_uninstalled", "message.im", "tokens_revoked"}
-)
+EVENTS: Final = frozenset({"app_home_opened", "app_mention", "message.im"})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.cases.parts import Request, ours, side_by_side
 from benchmarks.measure import Better, Row, Scale
-from benchmarks.payloads import Submissions, lookup, revoked
+from benchmarks.payloads import Submissions, channel_message, lookup
 
 _AT_ONCE: Final = 32
 _HOT: Final = 0.85
@@ -54,8 +54,8 @@ _TYPE_AHEAD: Final = _Listener(
 _LAST: Final = _Listener(
     name="last registered (cold)",
     method="event",
-    id="tokens_revoked",
-    request=lambda port, n: revoked(port, number=n),
+    id="message",
+    request=lambda port, n: channel_message(port, number=n),
     good=lambda body: body == b"",
     goal=_COLD,
 )

@@ -12,7 +12,6 @@ from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
-from slack_bolt.context.ack.async_ack import AsyncAck
 from slack_bolt.context.async_context import AsyncBoltContext
 from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
@@ -33,7 +32,6 @@ from bot.slack.payloads import (
     Sender,
     ShortcutPayload,
     SlashCommand,
-    TokensRevoked,
     View,
     ViewSubmission,
     read,
@@ -177,8 +175,6 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
         feature.register(app, ctx)
     for module in (jobs, questions, approval, home, help_feature):
         module.register(app, ctx)
-    app.event("app_uninstalled")(partial(on_uninstalled, ctx))
-    app.event("tokens_revoked")(partial(on_revoked, ctx))
 
 
 class SenderCheck(AsyncMiddleware):
@@ -221,16 +217,3 @@ class SenderCheck(AsyncMiddleware):
         if kind == "event_callback" and refusal in _FINAL:
             return _OK  # Slack need not send it again
         return answer_privately(self._ctx, body, "Not available", refusal)
-
-
-async def on_uninstalled(ctx: HandlerContext, ack: AsyncAck) -> None:
-    """Stop sending."""
-    await ctx.installation.uninstalled()
-    await ack()
-
-
-async def on_revoked(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Stop sending if the bot's token was revoked, not only one of a person."""
-    if read(TokensRevoked, body).bots:
-        await ctx.installation.uninstalled()
-    await ack()

@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 _K = TypeVar("_K")
 TOKEN_REFUSED: Final = frozenset(
     {
-        *("account_inactive", "invalid_auth", "not_allowed_token_type", "not_authed"),
+        *("account_inactive", "invalid_auth", "not_authed"),
         *("token_expired", "token_revoked"),
     }
 )

@@ -1,7 +1,6 @@
 """The workspace and the app that the bot's token belongs to, and the scopes of the app."""
 
 import asyncio
-import contextlib
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -138,8 +137,6 @@ class InstallationSource:
         self._unannounced: Installation | None = None
         self._clock = clock
         self._timings = timings
-        self.is_uninstalled = False
-        """Whether Slack said so, and no token has worked since: nothing is sent."""
         self.current: Installation | None = None
         """What is known of it now."""
         self._learned = False
@@ -164,32 +161,13 @@ class InstallationSource:
             DatabaseError: it cannot be read.
         """
         self.current = await self._store.installation.fetch()
-        self.is_uninstalled = await self._store.installation.is_uninstalled()
-
-    async def uninstalled(self) -> None:
-        """Send nothing until a token works again, also after the next start.
-
-        Raises:
-            DatabaseError: it cannot be stored.
-        """
-        await self._store.installation.uninstall(self._clock.now())
-        if not self.is_uninstalled:
-            _LOG.error(
-                "the Slack app was uninstalled: nothing is sent until it is installed again, with "
-                "its new token in SLACK_BOT_TOKEN"
-            )
-        self._learned = False  # the next request shows that it is installed
-        self.is_uninstalled = True
-        self.calls.in_doubt.set()
 
     async def run(self) -> None:
         """Ask Slack again now and then while it is not known that it accepts the token."""
         never = asyncio.Event()
         while True:
             await self._clock.wait(self.calls.in_doubt)
-            timings = self._timings
-            wait = timings.recheck_installation if self.is_uninstalled else timings.recheck_side
-            await self._clock.wait(never, self._clock.now() + wait)
+            await self._clock.wait(never, self._clock.now() + self._timings.recheck_side)
             if self.calls.in_doubt.is_set():
                 self.learn()
 
@@ -223,19 +201,12 @@ class InstallationSource:
             self._failed = False
         except (OutsideError, DatabaseError) as error:
             self.calls.in_doubt.set()
-            await self._ask_store()
             is_logged = isinstance(error, OutsideError) and bool(error.cause or self.calls.refusal)
             if not self._failed and not is_logged:  # each request asks again
                 self._failed = True
                 _LOG.warning("the workspace is not known", extra={"reason": str(error)})
         finally:
             self._learning = None
-
-    async def _ask_store(self) -> None:
-        """Send nothing if another copy of the bot was told that the app is uninstalled."""
-        with contextlib.suppress(DatabaseError):
-            if await self._store.installation.is_uninstalled():
-                self.is_uninstalled = True
 
     def _compare(self, found: Installation, before: Installation | None) -> None:
         """Take over what Slack says, unless it contradicts what is stored."""
@@ -247,10 +218,6 @@ class InstallationSource:
             )
             self.is_of_other_team = True
             return
-        if self.is_uninstalled:
-            _LOG.info("the Slack app is installed again")
-            self.is_uninstalled = False
-            self._store.wake_senders()
         if is_news:
             self._unannounced = found
             self.announce()

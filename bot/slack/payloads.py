@@ -125,15 +125,6 @@ class EventSender(Sender):
     )
 
 
-class TokensRevoked(Payload):
-    """The tokens that were revoked: https://docs.slack.dev/reference/events/tokens_revoked."""
-
-    bots: list[str] = Field(
-        default_factory=list, validation_alias=AliasPath("event", "tokens", "bot")
-    )
-    """The ids of the bot users that they were for."""
-
-
 class HomeOpened(Payload):
     """A tab of the app that a person opened.
 

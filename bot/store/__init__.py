@@ -125,11 +125,6 @@ class Store:
         """Return what waits now in the tables of jobs and deliveries."""
         return await self.database.run(lambda tx: read_figures(tx, now), durable=False)
 
-    def wake_senders(self) -> None:
-        """Have the workers look again that send to Slack."""
-        self.deliveries.due.set()
-        self.database.event(Topic.HOMES).set()
-
     @classmethod
     @contextlib.asynccontextmanager
     async def open(

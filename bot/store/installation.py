@@ -15,12 +15,10 @@ _SAVE: Final = Query(
     INSERT INTO installation (id, team_id, enterprise_id, app_id)
     VALUES (1, :team_id, :enterprise_id, :app_id)
     ON CONFLICT (id) DO UPDATE
-    SET enterprise_id = excluded.enterprise_id, app_id = excluded.app_id, uninstalled_at = NULL
+    SET enterprise_id = excluded.enterprise_id, app_id = excluded.app_id
     WHERE installation.team_id = excluded.team_id
     """
 )
-_UNINSTALL: Final = Query("UPDATE installation SET uninstalled_at = :now")
-_UNINSTALLED: Final = Query("SELECT 1 AS there FROM installation WHERE uninstalled_at IS NOT NULL")
 
 # Slack sends an event again within minutes. This is longer than any outage in between.
 _KEPT_FOR: Final = timedelta(days=2)
@@ -50,8 +48,6 @@ class Installations:
     async def save(self, installation: Installation) -> Installation | None:
         """Store what Slack says of the installation, unless the database is another team's.
 
-        The app is installed from now on.
-
         Returns:
             What was stored before.
         """
@@ -67,15 +63,6 @@ class Installations:
             return before
 
         return await self._database.run(work)
-
-    async def uninstall(self, now: datetime) -> None:
-        """Store that the app was uninstalled. All data is kept."""
-        await self._database.run(lambda tx: tx.all(_UNINSTALL, now=to_ms(now)))
-
-    async def is_uninstalled(self) -> bool:
-        """Return whether the app was uninstalled since a token last worked."""
-        found = await self._database.run(lambda tx: tx.one(_UNINSTALLED), durable=False)
-        return found is not None
 
     async def mark_answered(self, channel: str, ts: str, now: datetime) -> bool:
         """Store that a message was answered with help; return False if it was before."""

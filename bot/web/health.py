@@ -175,9 +175,6 @@ class Readiness:
         slack = self._ctx.installation
         seen = {"last_success": _shown(slack.calls.outages.last_answer)}
         reasons = {
-            "the app is uninstalled: install it again, and set its new SLACK_BOT_TOKEN": (
-                slack.is_uninstalled
-            ),
             f"Slack refuses SLACK_BOT_TOKEN ({slack.calls.refusal}): install the app again and "
             "copy its Bot User OAuth Token": bool(slack.calls.refusal),
             "SLACK_BOT_TOKEN belongs to another workspace than the database: use that "
@@ -246,7 +243,6 @@ class Readiness:
     def _blocked(self) -> Mapping[str, bool]:
         slack, service = self._ctx.installation, self._ctx.service
         return {
-            "uninstalled": slack.is_uninstalled,
             "slack_token": bool(slack.calls.refusal),
             "service_key": service.is_key_refused,
             "service_credit": service.next_credit_try is not None,

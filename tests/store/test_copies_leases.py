@@ -13,7 +13,6 @@ from bot.model import DeliveryState, token_hash
 from bot.store import Store
 from bot.store.database import Query, Topic, to_ms
 from bot.store.postgres.engine import PostgresDatabase
-from sandbox import events
 from sandbox.delivery import deliver, encoded, interaction
 from tests.postgres_proxy import PostgresProxy
 from tests.store.test_store import LATER, NOW, TIMINGS, claim, running, submit
@@ -223,22 +222,3 @@ async def test_of_requests_that_reach_both_copies_at_once_exactly_the_limit_is_a
         await world.settle()
         assert world.created_count() == 1
         assert len(world.slack.messages("studio")) == 1
-
-
-async def test_an_app_whose_uninstallation_one_copy_is_told_of_is_left_alone_by_all(
-    world: World,
-) -> None:
-    async with world.running_copies() as (first, _):
-        for _ in range(3):
-            await world.request_video(world.ana)
-        await world.after(world.at(first, _uninstalled(world)), minutes=5)
-        before = len(world.slack.calls)
-        await world.advance(minutes=9)
-        calls = world.slack.calls[before:]
-        assert {call.method for call in calls} <= {"auth.test"}
-        assert len(calls) <= 2, "each asks again every ten minutes"
-
-
-async def _uninstalled(world: World) -> None:
-    world.slack.auth_error = "account_inactive"
-    await events.send(world.slack, {"type": "app_uninstalled"})

@@ -20,7 +20,6 @@ from prometheus_client.samples import Sample
 from bot.store import Database, installation
 from bot.store.sqlite import migrate
 from bot.timings import Timings
-from sandbox import events
 from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port
 from tests.modes import on_sqlite_alone
@@ -135,14 +134,14 @@ async def test_closed_gates_of_the_service_are_named_with_what_to_do(world: Worl
 async def test_work_that_is_overdue_is_counted_from_when_it_was_due(world: World) -> None:
     await world.after(world.request_video(world.ana))
     # Until the token works again nothing is posted, and what is due stays due.
-    events.revoke_token(world.slack)
+    world.slack.auth_error = "token_revoked"
     await world.advance(minutes=30)
     _, work = await check(world, "work")
     assert not work["ok"]
     assert 20 * 60 < work["oldest_due_delivery_s"] <= 30 * 60
     assert work["oldest_due_job_s"] == 0
-    events.reinstall(world.slack)
-    await world.advance(minutes=11)
+    world.slack.auth_error = None
+    await world.advance(minutes=2)
     _, work = await check(world, "work")
     assert (work["ok"], work["oldest_due_delivery_s"]) == (True, 0)
 
@@ -335,14 +334,14 @@ async def test_what_is_due_and_what_holds_it_back_is_shown(world: World) -> None
     await world.request_video(world.ana)
     world.service.out_of_credit = True
     await world.request_video(world.ben)
-    events.revoke_token(world.slack)
+    world.slack.auth_error = "token_revoked"
     await world.advance(minutes=10)
     found = await scrape(world)
     assert found.value("replica_bot_due", queue="deliveries") >= 1
     assert 5 * 60 < found.value("replica_bot_oldest_due_seconds", queue="deliveries") <= 10 * 60
     assert found.value("replica_bot_oldest_due_seconds", queue="jobs") == 0
     held = {each.labels["by"]: each.value for each in found.samples if "_blocked" in each.name}
-    assert held["service_credit"] == held["uninstalled"] == 1
+    assert held["service_credit"] == held["slack_token"] == 1
     assert held["service_key"] == held["service_rate"] == 0
     assert found.value("replica_bot_ready") == 0
 

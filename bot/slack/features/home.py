@@ -448,10 +448,10 @@ class HomePublisher:
     async def claim(self, limit: int, held: Collection[OpenHome] = ()) -> Claimed[OpenHome]:
         """Return up to ``limit`` that are due and not ``held``; they are due after a change.
 
-        None while Slack asks to wait.
+        None while Slack asks to wait, or refuses our token.
         """
-        if self._ctx.installation.is_uninstalled:
-            return Claimed()
+        if self._ctx.calls.refusal:
+            return Claimed(next_due=self._ctx.clock.now() + self._ctx.timings.pause)
         if (held_until := self._ctx.calls.limits.until(_PUBLISH)) is not None:
             return Claimed(next_due=held_until)
         now = self._ctx.clock.now()

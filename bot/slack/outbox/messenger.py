@@ -128,10 +128,10 @@ class Messenger(Outbox):
     async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Claimed[Outgoing]:
         """Lease up to ``limit`` due deliveries not ``held``; none during a pause.
 
-        None while the app is uninstalled either. Under a rate limit, one at a time is claimed.
+        None while Slack refuses our token either. Under a rate limit, one at a time is claimed.
         """
-        if self._ctx.installation.is_uninstalled:
-            return Claimed()
+        if self._ctx.calls.refusal:
+            return Claimed(next_due=self._ctx.clock.now() + self._ctx.timings.pause)
         if (paused_until := self._limits.paused_until) is not None:
             return Claimed(next_due=paused_until)
         claimed = await self._ctx.store.deliveries.claim(
