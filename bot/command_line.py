@@ -52,12 +52,13 @@ def init() -> _Run:
     """Set the bot up: ask, check each answer, write .env.
 
     It creates the Slack app with you, asks for its tokens and for the video service's key, tries
-    each, and writes .env in the working directory, for you alone. Run it again to change something.
+    each, and writes .env in the working directory, for you alone. To change an answer, remove its
+    line from .env and run it again.
 
-    An answer that is a variable of the environment is not asked for: SLACK_BOT_TOKEN,
-    SLACK_APP_TOKEN or PUBLIC_URL and SLACK_SIGNING_SECRET, VIDEO_API_URL, VIDEO_API_KEY. Some are
-    only taken from there: PUBLIC_URL, COMMAND_PREFIX, ADMIN_USERS. Without a terminal nothing is
-    asked: the exit code is 2 if one that is needed is missing.
+    What .env or the environment has is not asked for: SLACK_BOT_TOKEN, SLACK_APP_TOKEN or
+    PUBLIC_URL and SLACK_SIGNING_SECRET, VIDEO_API_URL, VIDEO_API_KEY. Some are only taken from
+    there: PUBLIC_URL, COMMAND_PREFIX, ADMIN_USERS. Without a terminal nothing is asked: the exit
+    code is 2 if one that is needed is missing.
 
     \b
     Examples:

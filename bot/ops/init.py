@@ -14,7 +14,6 @@ import re
 import sys
 import webbrowser
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from itertools import count
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -99,7 +98,6 @@ _WRITTEN: Final = (
     *("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", *_TAKEN),
     *("VIDEO_API_URL", "VIDEO_API_KEY"),
 )
-_OFFER_AFTER: Final = 3  # tries: then it may go on with what was found wrong
 
 _ADDRESS: Final = (
     "The address of the service's API, up to /v2, from its API documentation,\n"
@@ -115,12 +113,6 @@ _CONFIGURATION_TOKEN: Final = "xoxe.xoxp-"  # noqa: S105 - how one begins
 
 _WIDTH: Final = 80  # columns at most: longer lines are hard to read
 _INDENT: Final = "  "
-# What a terminal sends around what is pasted, and for keys that edit no line.
-_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)?")
-_INVISIBLE: Final = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]"
-)
-_QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
 
 
 # ── The terminal: colours only repeat what the words say ──────────────────────────────────────────
@@ -149,30 +141,29 @@ def _bad(text: str) -> None:
     _say(text, f"{_INDENT}!  ", fg="red")
 
 
-def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
-    """Return what is typed, without what surrounds it; the default for an empty line.
+def _ask(question: str, name: str, *, hidden: bool = False) -> str:
+    """Return what is typed for a setting; nothing of it is shown if it is ``hidden``.
 
-    Nothing of it is shown if it is ``hidden``.
+    Raises:
+        click.UsageError: nobody can be asked.
     """
-    typed = click.prompt(
-        _INDENT + (f"{question} [{default}]:" if default else f"{question}:"),
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            f"This is not a terminal: set {name} in the environment, or run this at one."
+        )
+    typed: str = click.prompt(
+        f"{_INDENT}{question}:",
         default="",
         show_default=False,
         hide_input=hidden,
         prompt_suffix=" ",
     )
-    return cleaned(typed)
+    return typed.strip()
 
 
-def cleaned(text: str) -> str:
-    """Return a pasted value without the spaces, line breaks and quotes around it.
-
-    A terminal's own sequences and invisible characters go too, wherever they are.
-    """
-    text = _INVISIBLE.sub("", _SEQUENCE.sub("", text)).strip()
-    while len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
-        text = text[1:-1].strip()
-    return text
+def _confirmed(question: str, *, default: bool = False) -> bool:
+    """Return whether somebody at a terminal says yes."""
+    return sys.stdin.isatty() and click.confirm(_INDENT + question, default=default)
 
 
 # ── Answers ──────────────────────────────────────────────────────────────────────────────────────
@@ -182,12 +173,6 @@ def mistake_in(name: str, text: str) -> str | None:
     """Return what is wrong with a value, as a sentence without it."""
     mistake = Settings.mistake(name, text)
     return f"That {mistake}" if mistake else None
-
-
-def normal(name: str, text: str) -> str:
-    """Return a value as it is written: without ``NAME=`` before it, or a slash at its end."""
-    text = cleaned(re.sub(rf"^(?:export\s+)?{name}\s*=", "", cleaned(text)))
-    return text.rstrip("/") if name.endswith("_URL") else text
 
 
 # ── The Slack app ────────────────────────────────────────────────────────────────────────────────
@@ -209,63 +194,57 @@ def link(manifest: str) -> str:
 class Wizard:
     """Collects the settings, one step after the other.
 
-    What the environment says and is valid is not asked for.
+    What ``.env`` or the environment says is not asked for.
 
     Args:
-        known: what ``.env`` says: the defaults.
+        known: what ``.env`` says; what the bot would refuse of it is asked for.
         environ: the environment.
-        is_silent: whether nobody can be asked: then the defaults are the answers.
+
+    Raises:
+        OperatorError: the bot would refuse what the environment says.
     """
 
-    def __init__(
-        self, known: Mapping[str, str], environ: Mapping[str, str], *, is_silent: bool
-    ) -> None:
-        # What the bot would refuse is no default.
-        self._known = {
+    def __init__(self, known: Mapping[str, str], environ: Mapping[str, str]) -> None:
+        given = {name: text for name, text in environ.items() if name in _WRITTEN and text.strip()}
+        for name, text in given.items():
+            if mistake := mistake_in(name, text):
+                raise OperatorError(f"{name}: {mistake}")
+        kept = {
             name: text
             for name, text in known.items()
-            if name in _WRITTEN and not Settings.mistake(name, text)
+            if name in _WRITTEN and not mistake_in(name, text)
         }
-        given = {name: environ[name] for name in _WRITTEN if environ.get(name, "").strip()}
-        self._given = self._known | given if is_silent else given
-        self._is_silent = is_silent
+        self._answers = kept | given
         self._connection = ConnectionSettings.read({**known, **environ})
         self._port = {**known, **environ}.get("PORT", "3000")
-        self._may_list = "VIDEO_API_LISTS" not in {**known, **environ} and not (is_silent and known)
+        self._may_list = "VIDEO_API_LISTS" not in {**known, **environ}
         self._values: dict[str, str] = {}
-        ways = given if {"SLACK_APP_TOKEN", "PUBLIC_URL"} & given.keys() else self._known
+        ways = given if {"SLACK_APP_TOKEN", "PUBLIC_URL"} & given.keys() else kept
         self.uses_socket_mode = "SLACK_APP_TOKEN" in ways or "PUBLIC_URL" not in ways
         self.replicas: list[str] | None = None
         """The names of the account's replicas; None if they are not known."""
-
-    def missing(self) -> list[str]:
-        """Return the names of the settings that are needed and not known."""
-        secret = "SLACK_APP_TOKEN" if self.uses_socket_mode else "SLACK_SIGNING_SECRET"
-        needed = ("VIDEO_API_URL", "VIDEO_API_KEY", "SLACK_BOT_TOKEN", secret)
-        return [name for name in needed if name not in self._given]
 
     def run(self) -> dict[str, str | None]:
         """Ask for everything and return the settings; None stands for one that is not to be set.
 
         Raises:
-            OperatorError: something is wrong, and nobody can be asked.
+            click.UsageError: something is missing or refused, and nobody can be asked.
             click.Abort: the person ended it.
         """
-        self._values = {name: self._answer(name) or self._known.get(name, "") for name in _TAKEN}
-        if not self._is_silent:
-            _say(
-                "Set up Replica Videos in your Slack workspace. It takes a few minutes. Press "
-                "Enter to take what is in [brackets]. Ctrl-C stops: nothing is written before the "
-                "end."
-            )
-            _say(
-                "Slack needs no public address of the bot: it works on a laptop and behind a "
-                "firewall (Socket Mode). To have Slack call an https address of yours instead, "
-                "press Ctrl-C and set PUBLIC_URL."
-                if self.uses_socket_mode
-                else f"Slack will call {self._values['PUBLIC_URL']}. A proxy or your host has to "
-                f"pass what arrives there to the bot: port {self._port}, without TLS."
-            )
+        self._values = {name: self._answers.get(name, "") for name in _TAKEN}
+        _say(
+            "Set up Replica Videos in your Slack workspace. It takes a few minutes. What "
+            f"{ENV_FILE} or the environment says is not asked for. Ctrl-C stops: nothing is "
+            "written before the end."
+        )
+        _say(
+            "Slack needs no public address of the bot: it works on a laptop and behind a firewall "
+            "(Socket Mode). To have Slack call an https address of yours instead, press Ctrl-C and "
+            "set PUBLIC_URL."
+            if self.uses_socket_mode
+            else f"Slack will call {self._values['PUBLIC_URL']}. A proxy or your host has to pass "
+            f"what arrives there to the bot: port {self._port}, without TLS."
+        )
         self._service()
         self._app()
         self._tokens()
@@ -284,19 +263,21 @@ class Wizard:
 
         def check(url: str, key: str) -> Coroutine[Any, Any, tuple[Finding, str]]:
             return read_unknown(
-                url, key, self._connection, TIMINGS, SystemClock(), mask=Mask([key])
+                url.rstrip("/"), key, self._connection, TIMINGS, SystemClock(), mask=Mask([key])
             )
 
         url, key = self._checked(["VIDEO_API_URL", "VIDEO_API_KEY"], check)
         self.replicas = asyncio.run(
-            list_replicas(url, key, self._connection, TIMINGS, SystemClock(), mask=Mask([key]))
+            list_replicas(
+                url.rstrip("/"), key, self._connection, TIMINGS, SystemClock(), mask=Mask([key])
+            )
         )
         if self.replicas:
             s = "" if len(self.replicas) == 1 else "s"
             _good(f"Your account has {len(self.replicas)} replica{s}: {listed(self.replicas)}.")
 
     def _app(self) -> None:
-        if "SLACK_BOT_TOKEN" in {**self._known, **self._given}:
+        if "SLACK_BOT_TOKEN" in self._answers:
             return
         _heading("The Slack app")
         text = manifest(ManifestSettings.read(self._values), socket_mode=self.uses_socket_mode)
@@ -334,7 +315,7 @@ class Wizard:
         The token for it is kept nowhere.
         """
         question = "Press Enter to open the form, paste a token, or type have (not shown)"
-        while token := _ask(question, hidden=True):
+        while token := _ask(question, "SLACK_BOT_TOKEN", hidden=True):
             if token == "have":  # noqa: S105 - no token
                 _say("Open the app here:")
                 return _APPS
@@ -347,7 +328,7 @@ class Wizard:
                 continue
             creating = create_app(token, json.dumps(read(text)), self._connection, TIMINGS)
             if isinstance(app := self._wait_for(creating), CreatedApp):
-                self._given["SLACK_SIGNING_SECRET"] = app.signing_secret
+                self._answers["SLACK_SIGNING_SECRET"] = app.signing_secret
                 _good("Slack has created the app. Install it here:")
                 return f"{_APPS}/{quote(app.app_id, safe='')}/install-on-team"
             _bad(_said(app, token))
@@ -371,75 +352,44 @@ class Wizard:
 
     # ── Questions ─────────────────────────────────────────────────────────────────────────────
 
-    def _answer(self, name: str) -> str | None:
-        """Return what is given for a setting; None if that is nothing, or not valid.
-
-        Raises:
-            OperatorError: it is not valid, and is not asked for.
-        """
-        if name not in self._given:
-            return None
-        text = normal(name, self._given[name])
-        if not text or (mistake := mistake_in(name, text)) is None:
-            return text
-        if self._is_silent or name in _TAKEN:
-            raise OperatorError(f"{name}: {mistake}")
-        _bad(f"{name} in the environment: {mistake}")
-        return None
-
     def _value(self, name: str) -> str:
-        """Return a setting as the environment says it, or as it is typed."""
-        if name not in self._given and _ABOUT[name].title:
+        """Return a setting as it is known, or as it is typed."""
+        if name in self._answers:
+            return self._answers[name]
+        if _ABOUT[name].title:
             _say(sentence(_ABOUT[name].where))
-        return self._answer(name) or self._typed(name)
+        return self._typed(name)
 
-    def _typed(self, name: str, refused: str = "") -> str:
-        """Ask until the answer is valid; Enter takes what was refused, or what is known."""
+    def _typed(self, name: str) -> str:
+        """Ask until the answer is one that the bot takes."""
         secret = _ABOUT[name].title
-        known = refused or self._known.get(name, "")
-        keep = f"Enter keeps the one in {ENV_FILE}" if known and not refused else "not shown"
-        question = f"{secret} ({keep})" if secret else _ADDRESS
-        nothing = "Nothing arrived. Paste it once more, then press Enter."
+        question = f"{secret} (not shown)" if secret else _ADDRESS
         while True:
-            typed = _ask(question, "" if secret else known, hidden=bool(secret))
-            text = normal(name, typed) or known
+            text = _ask(question, name, hidden=bool(secret))
             if not text:
-                _bad(nothing if secret else "This one is needed.")
+                _bad("Nothing arrived. Paste it once more, then press Enter.")
             elif mistake := mistake_in(name, text):
                 _bad(mistake)
-                part, found, _ = text.partition("/v2")
-                if found and not secret and not mistake_in(name, part):
-                    known = part
             else:
                 return text
 
     def _checked(
         self, names: Sequence[str], check: Callable[..., Coroutine[Any, Any, tuple[Finding, str]]]
     ) -> list[str]:
-        """Ask for some settings, the last a secret, until a check accepts them; return them.
-
-        After some tries, what was found wrong and is given once more is taken, too.
+        """Ask for some settings, the last a secret, until they are accepted; return them.
 
         Args:
             names: theirs.
             check: returns what it found, and which of them is to be typed again, if any.
         """
-        secret = names[-1]
         values = {name: self._value(name) for name in names}
-        refused: dict[str, str] = {}
-        for tries in count(1):
+        while True:
             found, wrong = self._wait_for(check(*values.values()))
-            said = _said(found, values[secret])
-            if wrong and self._is_silent:
-                raise OperatorError(f"{_ABOUT[secret].title}: {said}")
-            (_good if found.state is CheckState.OK else _bad)(said)
-            if not wrong or (tries > _OFFER_AFTER and values == refused):
+            say = _good if found.state is CheckState.OK else _bad
+            say(_said(found, values[names[-1]]))
+            if not wrong or _confirmed("Use it anyway?"):
                 break
-            if tries >= _OFFER_AFTER:
-                _say("To go on with it anyway, press Enter.")
-            refused = dict(values)
-            is_offered = wrong != secret or tries >= _OFFER_AFTER
-            values[wrong] = self._typed(wrong, values[wrong] if is_offered else "")
+            values[wrong] = self._typed(wrong)
         self._values |= values
         return [*values.values()]
 
@@ -471,20 +421,12 @@ def run() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # "?" for what it lacks
     environ = environment(with_file=False)
-    found = {name: text for name, text in read_env_file().items() if text}
+    found = {name: text for name, text in read_env_file().items() if text.strip()}
     is_new = not ENV_FILE.exists()
-    is_silent = not sys.stdin.isatty()
-    wizard = Wizard(found, environ, is_silent=is_silent)
-    if is_silent and (missing := wizard.missing()):
-        click.echo(
-            f"This is not a terminal: set {', '.join(missing)} in the environment, or run this at "
-            "one.",
-            err=True,
-        )
-        return 2
+    wizard = Wizard(found, environ)
     try:
         values = wizard.run()
-        is_written = _write(found, values, is_silent=is_silent)
+        is_written = _write(found, values)
     except (KeyboardInterrupt, click.Abort):
         click.echo()
         _say("Stopped. Nothing was written.")
@@ -495,7 +437,7 @@ def run() -> int:
     return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=is_new)
 
 
-def _write(found: Mapping[str, str], values: Mapping[str, str | None], *, is_silent: bool) -> bool:
+def _write(found: Mapping[str, str], values: Mapping[str, str | None]) -> bool:
     """Write the settings if that is allowed; return whether ``.env`` holds them now."""
     _heading("Settings")
     if is_exposed():
@@ -509,12 +451,7 @@ def _write(found: Mapping[str, str], values: Mapping[str, str | None], *, is_sil
     if ENV_FILE.exists():
         _say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
         _say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
-        if is_silent:
-            raise OperatorError(
-                "Nothing was written, because this is not a terminal, where you could confirm it: "
-                "change the file by hand, or run this at a terminal."
-            )
-        if not click.confirm(f"{_INDENT}Change it?", default=not changed.keys() & found.keys()):
+        if not _confirmed("Change it?", default=not changed.keys() & found.keys()):
             return False
     write(changed)
     _good(f"{ENV_FILE} is written. Only you can read it.")
