@@ -85,11 +85,13 @@ def replica_label(replica: KnownReplica) -> str:
     return " · ".join(filter(None, parts))
 
 
-def unexplained_failure(status: str) -> str:
-    """Return why a replica cannot be used if the service gives no reason."""
-    if status.casefold() == "deleted":
-        return "it was deleted"
-    return f"its status is “{cut(one_line(status), _MAX_ID)}”"
+def why_unusable(replica: KnownReplica | Snapshot) -> str:
+    """Return why a replica cannot be used that has failed; the reason has not been escaped."""
+    reason = _one_sentence(replica.reason)
+    if not reason:
+        status = f"its status is “{cut(one_line(replica.status), _MAX_ID)}”"
+        reason = "it was deleted" if replica.status.casefold() == "deleted" else status
+    return f"This replica can't be used: {reason}"
 
 
 async def read_replica(
@@ -159,8 +161,7 @@ async def check_used(
 
 def _check_usable(replica: KnownReplica | Snapshot) -> None:
     if replica.verdict is Verdict.FAILED:
-        reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
-        raise Refusal(f"This replica can't be used: {reason}")
+        raise Refusal(why_unusable(replica))
 
 
 def _one_sentence(reason: str) -> str:

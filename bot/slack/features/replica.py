@@ -15,7 +15,7 @@ from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, REPLICA, parse
 from bot.kinds.video import is_replica_id
 from bot.links import expiry_of, only_hosts
-from bot.model import Job, Snapshot, Verdict
+from bot.model import Job, Verdict
 from bot.service.errors import UNKNOWN_ID
 from bot.slack.context import (
     Feature,
@@ -44,8 +44,8 @@ from bot.slack.features.forms import (
     retention_note,
     submit_job,
     text_field,
-    unexplained_failure,
     where_field,
+    why_unusable,
 )
 from bot.slack.features.help import replica_help
 from bot.slack.features.jobs import list_jobs, not_theirs, open_retry, show_status
@@ -551,17 +551,12 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
     try:
         until = deadline(ctx.timings.call_timeout)
         snapshot = await read_replica(ctx, ctx.kinds[_KIND], replica_id, until)
-    except Refused as error:
-        says = f"“{escaped(only_hosts(error.reason), 300)}”"
-        if error.code in UNKNOWN_ID:
-            raise Refusal(f"I can't find a replica “{escape(replica_id)}”: {says}") from error
-        raise Refusal(f"I couldn't check it: {says}") from error
     except OutsideError as error:
-        raise Refusal(
-            f"I couldn't check it: {escape(only_hosts(error.reason))} Please try again in a moment."
-        ) from error
+        verb = "find" if isinstance(error, Refused) and error.code in UNKNOWN_ID else "check"
+        said = escaped(only_hosts(error.reason), 300)
+        raise Refusal(f"I can't {verb} replica “{escape(replica_id)}”: “{said}”") from error
     if snapshot.verdict is Verdict.FAILED:
-        raise Refusal(_failure(snapshot))
+        raise Refusal(escape(why_unusable(snapshot)))
     replicas, now = ctx.store.replicas, ctx.clock.now()
     if user is None:
         await replicas.learn(snapshot, now)
@@ -571,12 +566,3 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
     if known is not None and known.removed:
         raise Refusal(REPLICA_REMOVED)
     return unformatted(replica_label(known) if known is not None else replica_id)
-
-
-def _failure(snapshot: Snapshot) -> str:
-    name = snapshot.facts.get("replica_name", "")
-    replica = KnownReplica(snapshot.remote_id, name, snapshot.status, snapshot.verdict)
-    label = unformatted(replica_label(replica))
-    if not snapshot.reason:
-        return f"{label}: {escape(unexplained_failure(snapshot.status))}."
-    return f"{label}: “{escaped(only_hosts(snapshot.reason), 300)}”"
