@@ -34,7 +34,6 @@ _LINK: Final = re.compile(
     re.ASCII | re.DOTALL | re.IGNORECASE,
 )
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(:(?P<port>[0-9]{0,5}))?")
-_HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # A name whose last label reads as a number is an IPv4 address to browsers (WHATWG URL, 3.5).
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -42,8 +41,12 @@ _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _UNENCODED: Final = re.compile(r"[^!#-;=?-Z_a-z~%]|%(?![0-9A-Fa-f]{2})")
 # The same for the service's links: an encoded bracket could invalidate a signature.
 _UNENCODED_BY_SERVICE: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
-# Control characters, and halves of characters, which cannot be encoded.
-_NEVER: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+# A link by the service, without control characters, and without halves of characters, which cannot
+# be encoded.
+_GIVEN_LINK: Final = re.compile(
+    r"(https?://[\w.-]+(?::[0-9]{1,5})?)((?:[/?#][^\x00-\x1f\x7f\ud800-\udfff]*)?)",
+    re.ASCII | re.IGNORECASE,
+)
 
 # The query of a link that is quoted: with its beginning, without it, or as part of another link. A
 # link without one matches too: otherwise each that begins within it would be searched to its end.
@@ -144,24 +147,13 @@ def check_link(text: str) -> str:
 def plain_link(text: str) -> str | None:
     """Return a link by the service in plain ASCII, to any host; None if it is no usable web link.
 
-    A user name or password, a line break and an IPv6 address are refused; what is encoded in
-    it stays as it is, as it may be signed.
+    A user name or password, a line break and a host that is not written in ASCII are refused; what
+    is encoded in it stays as it is, as it may be signed.
     """
-    parts = _LINK.fullmatch(text) if len(text) <= _MAX_GIVEN_LINK else None
-    authority = None if parts is None else _AUTHORITY.fullmatch(parts["authority"])
-    if parts is None or authority is None or _NEVER.search(text):
+    parts = _GIVEN_LINK.fullmatch(text) if len(text) <= _MAX_GIVEN_LINK else None
+    if parts is None:
         return None
-    try:
-        host = _ascii_host(authority["host"])
-        if _NUMBER.fullmatch(host.rpartition(".")[2]):
-            IPv4Address(host)
-    except ValueError:
-        return None
-    if not _HOST.fullmatch(host):
-        return None
-    port = f":{authority['port']}" if authority["port"] else ""
-    rest = _rest(parts["rest"], _UNENCODED_BY_SERVICE)
-    return f"{parts['scheme'].lower()}://{host}{port}{rest}"
+    return parts[1].lower() + _rest(parts[2], _UNENCODED_BY_SERVICE)
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
