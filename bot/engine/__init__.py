@@ -37,7 +37,6 @@ class Engine:
     def __init__(self, runtime: Runtime) -> None:
         self.due = runtime.store.jobs.due
         self._runtime = runtime
-        self._reported_kinds: set[str] = set()
 
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Claimed[Job]:
         """Lease up to ``limit`` due jobs that are not ``held`` by this process."""
@@ -70,8 +69,8 @@ class Engine:
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""
         if job.kind not in self._runtime.kinds:
-            await self._postpone_unknown(job)
-            return
+            _LOG.error("a job of an unknown kind waits", extra=log_fields(job))
+            return  # until its lease ends
         match job.state:
             case State.WAITING_FOR_APPROVAL:
                 await await_approval(self._runtime, job)
@@ -102,17 +101,6 @@ class Engine:
             return None
         kind = self._runtime.kinds.get(newest[0]) if newest is not None else None
         return None if newest is None or kind is None else (kind.path, newest[1])
-
-    async def _postpone_unknown(self, job: Job) -> None:
-        """Postpone a job of a kind that is not registered; log the kind once."""
-        if job.kind not in self._reported_kinds:
-            self._reported_kinds.add(job.kind)
-            _LOG.error(
-                "jobs of an unknown kind wait until it is registered again",
-                extra={"kind": job.kind, "job": job.id},
-            )
-        now = self._runtime.clock.now()
-        await self._runtime.store.jobs.release(job, now, now + self._runtime.timings.max_wait)
 
 
 def _free(held: Collection[Job]) -> tuple[int, int]:

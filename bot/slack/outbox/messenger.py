@@ -102,7 +102,6 @@ class Messenger(Outbox):
         self._lost_posts = PostSearch(ctx.client, ctx.timings, join_channels)
         self._uploads = Uploads(ctx, rng, limits, videos)
         self._without_metadata: set[int] = set()  # deliveries
-        self._unregistered: set[str] = set()
 
     async def hold_interrupted_edits(self) -> None:
         """Delay the edits of an earlier process that may be under way: Slack may apply them late.
@@ -147,8 +146,7 @@ class Messenger(Outbox):
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed delivery one step further."""
         if outgoing.job.kind not in self._ctx.presenters:
-            await self._leave_unregistered(outgoing)
-            return
+            return  # its job is logged; another claim follows when its lease ends
         if (until := self._day_ends(outgoing)) is not None and until > self._ctx.clock.now():
             wait = min(until, self._ctx.clock.now() + self._ctx.timings.max_wait)
             await self._release(outgoing.delivery, wait)
@@ -414,17 +412,6 @@ class Messenger(Outbox):
 
     def _metadata(self, delivery: Delivery) -> Json | None:
         return None if delivery.id in self._without_metadata else metadata_for(delivery)
-
-    async def _leave_unregistered(self, outgoing: Outgoing) -> None:
-        """Leave a message about a kind of job that is not registered, and report the kind once."""
-        kind = outgoing.job.kind
-        if kind not in self._unregistered:
-            self._unregistered.add(kind)
-            _LOG.error(
-                "messages about an unregistered kind wait until it is registered again",
-                extra={"kind": kind, "job": outgoing.job.id},
-            )
-        await self._release(outgoing.delivery, self._ctx.clock.now() + self._ctx.timings.max_wait)
 
     def _measure(self, outgoing: Outgoing) -> None:
         """Measure how long a message took that is in Slack now, if it is a closing reply."""
