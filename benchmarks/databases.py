@@ -14,9 +14,9 @@ from benchmarks.fakes import FakeService
 from bot.kinds.video import VIDEO
 from bot.model import State, Verdict
 from bot.store.database import Query
+from bot.store.engines import migrate
 from bot.store.job_rows import snapshot_text
 from bot.store.postgres.engine import migrate as migrate_postgres
-from bot.store.sqlite import migrate
 
 _ID: Final = "REMOTE"
 # Knuth's multiplier: consecutive numbers become ids that are scattered, as random ones are.

@@ -13,7 +13,9 @@ from urllib.parse import quote
 import psycopg
 from psycopg import rows, sql
 
+from bot.store import engines
 from bot.store.database import Query, Value
+from bot.store.engines import pending_migrations
 from tests.postgres import database_url
 
 # Many times what anything takes: other work may keep the machine busy.
@@ -28,6 +30,13 @@ Address: TypeAlias = Path | str
 
 _SQLITE_TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _POSTGRES_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+
+
+async def migrate(address: Address) -> list[str]:
+    """Bring the tables of a database up to date; return the names of what was applied."""
+    pending = pending_migrations(address)
+    await engines.migrate(address)
+    return pending
 
 
 class HasDatabase:

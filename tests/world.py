@@ -17,7 +17,6 @@ import pytest
 from bot.app import FEATURES, Bot, running
 from bot.settings import Settings
 from bot.slack.context import Feature
-from bot.store.sqlite import migrate
 from bot.timings import Clock, Timings
 from sandbox import events
 from sandbox.clock import ManualClock
@@ -30,7 +29,7 @@ from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack import Call, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
-from tests.databases import HasDatabase
+from tests.databases import HasDatabase, migrate
 from tests.leaks import LeakDetector
 from tests.modes import bot_with
 from tests.notifications import Notifications

@@ -12,7 +12,7 @@ from benchmarks.cases.parts import FASTEST, Request, milliseconds, noop, ours, s
 from benchmarks.databases import add_replicas
 from benchmarks.measure import Better, Row, Scale
 from benchmarks.payloads import lookup
-from bot.store.sqlite import migrate
+from bot.store.engines import migrate
 
 _REPLICAS: Final = 10_000
 # The goals, and where a small run fails: what is reached, less the noise of a shared machine.

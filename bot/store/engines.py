@@ -1,6 +1,5 @@
 """What commands do on either engine, for those who do not care which one an address belongs to."""
 
-import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,17 +41,14 @@ def shown(address: str) -> str:
     return f"postgresql://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
-async def migrate(address: Path | str) -> list[str]:
-    """Bring the tables of a database up to date; return the names of what was applied.
+async def migrate(address: Path | str) -> None:
+    """Bring the tables of a database up to date.
 
     Raises:
         DatabaseError: it cannot be used, or its tables are another version's.
     """
-    if isinstance(address, Path):
-        return await sqlite.migrate(address)
-    from bot.store.postgres.engine import migrate
-
-    return await asyncio.to_thread(migrate, address)
+    async with open_database(address, Timings(), Metrics()):
+        pass
 
 
 def pending_migrations(address: Path | str) -> list[str]:

@@ -35,7 +35,6 @@ from bot.store.database import (
     until_free,
 )
 from bot.store.migrate import MAKE, checksum, pending_steps, steps, warn_of_newer
-from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -467,8 +466,8 @@ def _size(path: Path) -> int:
 # ── Its tables ────────────────────────────────────────────────────────────────────────────────
 
 
-def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
-    """Apply what is missing, each step in a transaction; return the names of what was applied.
+def migrate_sqlite(db: sqlite3.Connection, path: Path) -> None:
+    """Apply what is missing, each step in a transaction.
 
     Raises:
         DatabaseError: a step failed, or another version made the database.
@@ -485,7 +484,6 @@ def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
                 with contextlib.suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
                 raise
-    return pending
 
 
 def steps_in_sqlite(db: sqlite3.Connection, path: Path) -> tuple[list[str], list[str]]:
@@ -545,24 +543,6 @@ class Connection(aiosqlite.Connection):
         self._conn.interrupt()
 
 
-@contextlib.asynccontextmanager
-async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
-    """Open a database for this process alone; wait for another process until the timeout."""
-    connection, lock = await until_free(
-        partial(_connect, path),
-        DatabaseInUse,
-        lock_timeout,
-        "waiting for another process to close the database",
-    )
-    try:
-        yield connection
-    finally:
-        try:
-            await to_its_end(connection.close())
-        finally:
-            lock.release()
-
-
 async def _connect(path: Path) -> tuple[Connection, FileLock]:
     lock = FileLock(path)  # not in a thread, which would have it after a cancellation
     try:
@@ -578,7 +558,6 @@ async def _connect(path: Path) -> tuple[Connection, FileLock]:
 
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 64
-_LOCK_TIMEOUT: Final = Timings().lock_timeout
 
 
 class SQLiteDatabase(Database):
@@ -621,7 +600,13 @@ class SQLiteDatabase(Database):
             DatabaseCorrupt: it is damaged.
             DatabaseError: it cannot be opened or written, or is another program's.
         """
-        async with opened(path, lock_timeout) as connection:
+        connection, lock = await until_free(
+            partial(_connect, path),
+            DatabaseInUse,
+            lock_timeout,
+            "waiting for another process to close the database",
+        )
+        try:
             await connection.run(partial(migrate_sqlite, path=path))
             files = await connection.run(partial(OpenFiles, path))
             database = cls(connection, path, files, metrics or Metrics())
@@ -629,6 +614,11 @@ class SQLiteDatabase(Database):
                 yield database
             finally:
                 await to_its_end(database.close())
+        finally:
+            try:
+                await to_its_end(connection.close())
+            finally:
+                lock.release()
 
     async def compact(self, *, give_way: bool) -> bool:
         """Rewrite the file and empty its log; see ``Database.compact``.
@@ -780,13 +770,3 @@ class _Transaction(Transaction):
 
     def lock(self, query: Query, **values: Value) -> None:
         """Do nothing: there is one writer."""
-
-
-async def migrate(path: Path) -> list[str]:
-    """Bring the tables of the database at ``path`` up to date; return what was applied.
-
-    Raises:
-        DatabaseError: it cannot be opened or written, it is damaged, or another process has it.
-    """
-    async with opened(path, _LOCK_TIMEOUT) as connection:
-        return await connection.run(partial(migrate_sqlite, path=path))

@@ -16,9 +16,9 @@ import pytest
 from bot.ops.doctor import check_database
 from bot.store import DatabaseError
 from bot.store.backup import back_up
-from bot.store.sqlite import migrate
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
+from tests.databases import migrate
 from tests.modes import on_sqlite_alone
 from tests.ops.test_command_line import bot, files_in
 from tests.processes_of_commands import ROOT

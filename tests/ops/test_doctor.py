@@ -19,11 +19,10 @@ from bot.ops import doctor
 from bot.ops.doctor import check_database
 from bot.ops.finding import POSTING, Finding
 from bot.slack.installation import OPTIONAL_SCOPES, REQUIRED_SCOPES
-from bot.store.sqlite import migrate
 from bot.timings import SystemClock
 from sandbox.faults import CannedResponse, Hang
 from sandbox.http import free_port
-from tests.databases import STEPS
+from tests.databases import STEPS, migrate
 from tests.modes import on_sqlite_alone
 from tests.ops.report import report, report_of
 from tests.ops.test_command_line import bot

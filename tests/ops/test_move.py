@@ -16,9 +16,10 @@ from bot.store.migrate import steps
 from bot.store.move import TABLES, move
 from bot.store.postgres.engine import migrate as migrate_postgres
 from bot.store.sqlite import TABLES as ALL_TABLES
-from bot.store.sqlite import FileLock, migrate
+from bot.store.sqlite import FileLock
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
+from tests.databases import migrate
 from tests.modes import on_sqlite_alone
 from tests.ops.test_backup import states
 from tests.ops.test_command_line import bot, files_in

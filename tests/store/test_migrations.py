@@ -23,11 +23,12 @@ import pytest
 from bot.ops.doctor import check_database
 from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.backup import back_up
-from bot.store.engines import migrate, pending_migrations
+from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS, steps
 from bot.store.move import TABLES
 from bot.store.postgres.engine import migrate as migrate_postgres
 from bot.timings import SystemClock
+from tests.databases import migrate
 from tests.processes import QUICK, LiveWorld
 
 _STARTS: Final = 4

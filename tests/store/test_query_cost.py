@@ -24,8 +24,9 @@ from bot.store.job_rows import _CAN_ADOPT, LAST_LIMIT_CHANGES, SET_CANDIDATE
 from bot.store.jobs import _FORM, _IN_PUBLIC, _OF_HOME, _OF_USER
 from bot.store.memory import _RECENT
 from bot.store.postgres.engine import PostgresDatabase
-from bot.store.sqlite import SQLiteDatabase, migrate
+from bot.store.sqlite import SQLiteDatabase
 from bot.store.usage import _GIVE_BACK, _OF_MONTH, USED, periods
+from tests.databases import migrate
 from tests.statements import all_queries
 from tests.store.test_store import NOW, TIMINGS
 

@@ -24,10 +24,10 @@ import pytest
 from bot.store import DatabaseCorrupt, DatabaseInUse, Store, sqlite
 from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS
-from bot.store.sqlite import FileLock, SQLiteDatabase, beside, check_file, migrate
+from bot.store.sqlite import FileLock, SQLiteDatabase, beside, check_file
 from sandbox.driver import Modal, Person
 from tests.bot_process import BotProcess
-from tests.databases import STEPS
+from tests.databases import STEPS, migrate
 from tests.modes import on_sqlite_alone
 from tests.processes import QUICK, LiveWorld
 from tests.store import sqlite_disk
@@ -687,4 +687,4 @@ async def test_jobs_survive_migrations_that_are_killed_at_any_statement(memory: 
             with contextlib.closing(sqlite3.connect(path)) as db:
                 assert db.execute("SELECT count(*), count(newer) FROM jobs").fetchone() == (3, 3)
                 assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert [each for each, _ in groupby(left)] == [names, names[1:]]
+    assert [each for each, _ in groupby(left)] == [names, names[1:], []]

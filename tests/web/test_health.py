@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from bot.store import Database, installation
-from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port
+from tests.databases import migrate
 from tests.modes import on_sqlite_alone
 from tests.store.test_query_cost import cost
 from tests.world import World, number_of
