@@ -24,10 +24,11 @@ from bot.errors import OutsideError, Refused
 from bot.metrics import Metrics
 from bot.outages import Outages
 from bot.slack.errors import outside_error
-from bot.store import Limited
 from bot.timings import Clock, Timings
 
 _LOG: Final = logging.getLogger(__name__)
+EVERYTHING: Final = ""
+"""What is limited, beside Slack's methods, while the workspace accepts nothing from this app."""
 _K = TypeVar("_K")
 TOKEN_REFUSED: Final = frozenset(
     {
@@ -59,7 +60,7 @@ class SlackCalls:
         self.outages = outages
         self._metrics = metrics
         self.limits: CallLimits[str] = CallLimits(clock, timings.max_wait)
-        """Those of the methods, by their names, as far as calls show them."""
+        """Those of the methods, by their names, and ``EVERYTHING``, as far as calls show them."""
         self.in_doubt = asyncio.Event()
         """Set while it is not known that Slack accepts our token."""
         self.in_doubt.set()
@@ -204,10 +205,11 @@ class CallLimits(Generic[_K]):
         self._max_wait = max_wait
         self._next_calls: dict[_K, datetime] = {}
 
-    def limit(self, limited: _K, wait: timedelta) -> None:
-        """Make no such call for ``wait``, nor before its next call was due."""
+    def limit(self, limited: _K, wait: timedelta) -> datetime:
+        """Make no such call for ``wait``, nor before its next call was due; return until when."""
         at = self._clock.now() + min(wait, self._max_wait)
         self._next_calls[limited] = max(at, self.until(limited) or at)
+        return self._next_calls[limited]
 
     def note(self, limited: _K, error: OutsideError) -> bool:
         """Note why a call failed; return whether Slack asks to wait, so that none is made now."""
@@ -217,8 +219,10 @@ class CallLimits(Generic[_K]):
 
     def until(self, limited: _K) -> datetime | None:
         """Return until when no such call is made; None for now."""
-        until = self._next_calls.get(limited)
-        return until if is_ahead(until, self._clock.now(), self._max_wait) else None
+        until, now = self._next_calls.get(limited), self._clock.now()
+        # One that is too long is from before the clock was set back.
+        is_ahead = until is not None and now < until <= now + self._max_wait
+        return until if is_ahead else None
 
     def begin(self, limited: _K, interval: timedelta) -> datetime | None:
         """Note that a call begins and return None, or when to ask again.
@@ -242,36 +246,3 @@ class CallLimits(Generic[_K]):
             if now - at < _FORGET_AFTER
         }
         return dict(self._next_calls)
-
-
-def is_ahead(until: datetime | None, now: datetime, max_wait: timedelta) -> bool:
-    """Return whether a wait goes on. One that is too long is from before a clock was set back."""
-    return until is not None and now < until <= now + max_wait
-
-
-class RateLimits(CallLimits[Limited]):
-    """Remembers which posts, edits and searches Slack limits, and until when all are paused."""
-
-    def __init__(self, clock: Clock, timings: Timings) -> None:
-        super().__init__(clock, timings.max_wait)
-        self._pause = timings.pause
-        self._paused_until: datetime | None = None
-
-    def pause(self, error: Refused) -> datetime:
-        """Make no call for a while, since the workspace refuses this app; return until when."""
-        if self._paused_until is None:
-            _LOG.error("Slack accepts nothing from this app", extra={"code": error.code})
-        self._paused_until = self._clock.now() + self._pause
-        return self._paused_until
-
-    @property
-    def paused_until(self) -> datetime | None:
-        """Until when no call is made; None if calls are."""
-        until = self._paused_until
-        return until if is_ahead(until, self._clock.now(), self._max_wait) else None
-
-    def resume(self) -> None:
-        """End the pause: a call succeeded."""
-        if self._paused_until is not None:
-            _LOG.info("Slack accepts messages again")
-            self._paused_until = None

@@ -12,12 +12,12 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState
-from bot.slack.client import RateLimits
+from bot.slack.client import EVERYTHING, CallLimits
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.payloads import Payload
-from bot.store import covering
+from bot.store import Limited, covering
 
 _LOG: Final = logging.getLogger(__name__)
 _M = TypeVar("_M", bound=Payload)
@@ -30,7 +30,7 @@ class Outbox:
         self,
         ctx: HandlerContext,
         rng: random.Random,
-        limits: RateLimits,
+        limits: CallLimits[Limited],
     ) -> None:
         self._ctx = ctx
         self._rng = rng
@@ -78,7 +78,7 @@ class Outbox:
         """Go on later with a delivery for which a call fails, or do what ``refused`` does.
 
         ``once``: it is the call that shows it. Without an answer it may have been done, so that it
-        is not sent again before that is known; with one, Slack accepts something from this app.
+        is not sent again before that is known.
         """
         is_search = delivery.state is DeliveryState.UNCERTAIN
         # Without it, a message can be posted: the app may have no right to do more.
@@ -88,7 +88,7 @@ class Outbox:
         except Refused as error:
             is_paused = ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE
             if is_paused and not (is_optional and error.code in CANNOT_LOOK):
-                await self._release(delivery, self._limits.pause(error))
+                await self._release(delivery, self._pause(error))
             else:
                 await refused(delivery, error)
         except OutsideError as error:
@@ -101,9 +101,13 @@ class Outbox:
                 await self._release(delivery, self._ctx.clock.now())
             else:
                 await self._back_off(delivery, error)
-        else:
-            if once:
-                self._limits.resume()
+
+    def _pause(self, error: Refused) -> datetime:
+        """Send nothing for a while, since the workspace refuses this app; return until when."""
+        limits = self._ctx.calls.limits
+        if EVERYTHING not in limits.current():
+            _LOG.error("Slack accepts nothing from this app", extra={"code": error.code})
+        return limits.limit(EVERYTHING, self._ctx.timings.pause)
 
     async def _hold_back(self, delivery: Delivery) -> None:
         """Wait before Slack is asked about what got no answer: it may do it late.

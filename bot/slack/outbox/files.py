@@ -26,7 +26,7 @@ from pydantic import AliasPath, Field
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.service.media import VideoSource, reader_of, temporary_file
-from bot.slack.client import CallLimits, RateLimits, is_slacks
+from bot.slack.client import CallLimits, is_slacks
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import FILE_SCOPES
@@ -35,7 +35,7 @@ from bot.slack.outbox.find import CANNOT_LOOK
 from bot.slack.payloads import Payload, Shares
 from bot.slack.views.blocks import title
 from bot.slack.views.card import FILE_COMMENT, file_name, needs_file
-from bot.store import Outgoing
+from bot.store import Limited, Outgoing
 
 _LOG: Final = logging.getLogger(__name__)
 _WORKSPACE: Final = ""
@@ -81,7 +81,7 @@ class Uploads(Outbox):
         self,
         ctx: HandlerContext,
         rng: random.Random,
-        limits: RateLimits,
+        limits: CallLimits[Limited],
         videos: VideoSource | None,
     ) -> None:
         super().__init__(ctx, rng, limits)

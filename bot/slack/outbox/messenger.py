@@ -20,7 +20,7 @@ from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role, State, notice_day
 from bot.service.media import VideoSource
 from bot.slack.access import CONVERSATIONS
-from bot.slack.client import RateLimits
+from bot.slack.client import EVERYTHING, CallLimits
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.outbox import Outbox, accepted, log_fields
@@ -45,7 +45,7 @@ from bot.slack.views.question import (
     training_notice,
 )
 from bot.slack.views.usage import month_so_far
-from bot.store import Claimed, Outgoing, covering
+from bot.store import Claimed, Limited, Outgoing, covering
 from bot.timings import deadline
 
 _LOG: Final = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Messenger(Outbox):
         metrics: Metrics,
         videos: VideoSource | None = None,
     ) -> None:
-        limits = RateLimits(ctx.clock, ctx.timings)
+        limits: CallLimits[Limited] = CallLimits(ctx.clock, ctx.timings.max_wait)
         super().__init__(ctx, rng, limits)
         self.due = ctx.store.deliveries.due
         self._admins_first = admins_first
@@ -131,7 +131,7 @@ class Messenger(Outbox):
         """
         if self._ctx.calls.refusal:
             return Claimed(next_due=self._ctx.clock.now() + self._ctx.timings.pause)
-        if (paused_until := self._limits.paused_until) is not None:
+        if (paused_until := self._ctx.calls.limits.until(EVERYTHING)) is not None:
             return Claimed(next_due=paused_until)
         claimed = await self._ctx.store.deliveries.claim(
             self._ctx.clock.now(), limit, [each.delivery for each in held], self._limits.current()
