@@ -39,7 +39,7 @@ from bot.service.errors import (
     http_cause,
     translated,
 )
-from bot.service.gate import EVERYBODY, OUTAGE, AccountRefused, Call, Gate, Held, Hold
+from bot.service.gate import EVERYBODY, OUTAGE, AccountRefused, Call, Gate, Held
 from bot.timings import Clock, Timings
 
 CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
@@ -262,7 +262,7 @@ class VideoService:
             return await self._get(path, remote_id, asked_for=asked_for)
         except Refused as error:
             # A 403 is about what is read.
-            if error.code == _UNAUTHORIZED and self._key_hold is None:
+            if error.code == _UNAUTHORIZED and not self.is_key_refused:
                 with suppress(Unavailable):
                     if await self._is_about_key(error):
                         self._refuse_key(error)
@@ -315,14 +315,15 @@ class VideoService:
                 self._creates.resume()
                 return self._timings.recheck_down
         except Refused as error:
-            if error.code == _UNAUTHORIZED:
+            # Where reads were never answered otherwise, only a create shows that a key is accepted.
+            if error.code == _UNAUTHORIZED or (self._answers_neutral and self.is_key_refused):
                 self._refuse_key(error)
             elif not self._is_forbidden:
                 self._is_forbidden = True
                 _LOG.warning("the video service forbids reads: is VIDEO_API_KEY right?")
         self._end_outage(EVERYBODY)
         self._creates.resume()
-        return None if self._key_hold is None else self._timings.recheck_key
+        return self._timings.recheck_key if self.is_key_refused else None
 
     def _shows_outage(self, error: Unavailable) -> bool:
         """Hold all creates back for a harmless read that failed; return whether it shows something.
@@ -361,7 +362,6 @@ class VideoService:
         Raises:
             Held: no call may be made now.
         """
-        await self._check_key()
         call = Call(path, user, (f"user {user}", *([f"used {used}"] if used else [])))
         async with self._creates.admit(call):
             yield call
@@ -376,19 +376,10 @@ class VideoService:
         holds = (self._creates.find(Failure.SERVICE_DOWN, whom) for whom in (EVERYBODY, path))
         return max((hold.until for hold in holds if hold is not None), default=None)
 
-    async def refuses_key(self) -> bool:
-        """Return whether the service refuses our key.
-
-        It may read from the service, or wait for another caller who does.
-        """
-        with suppress(Unavailable):
-            await self._check_key()
-        return self.is_key_refused
-
     @property
     def is_key_refused(self) -> bool:
         """Whether the service refuses our key, as far as is known without asking it."""
-        return self._key_hold is not None
+        return self._creates.find(Failure.KEY_REJECTED) is not None
 
     @property
     def next_credit_try(self) -> datetime | None:
@@ -407,38 +398,6 @@ class VideoService:
         """Let the next create call to ``path`` find out whether there is credit again."""
         self._creates.try_now(Failure.OUT_OF_CREDIT, path)
 
-    @property
-    def _key_hold(self) -> Hold | None:
-        return self._creates.find(Failure.KEY_REJECTED)
-
-    async def _check_key(self) -> None:
-        """Find out whether the service accepts our key again, if it is time to.
-
-        Raises:
-            Held: it refuses it.
-        """
-        if self._key_hold is None:
-            return
-        async with self._confirming:
-            hold = self._creates.find(Failure.KEY_REJECTED)
-            if hold is None or self._is_tried_by_create(hold):
-                return
-            if not self._creates.is_shut(Failure.KEY_REJECTED):
-                try:
-                    with suppress(OutsideError):
-                        await self.check()
-                finally:  # also where the caller has run out of time
-                    if self._key_hold is not None:
-                        wait = self._timings.recheck_key
-                        self._creates.hold(Failure.KEY_REJECTED, hold.error, wait)
-            if (hold := self._key_hold) is not None:
-                raise hold.held
-
-    def _is_tried_by_create(self, hold: Hold) -> bool:
-        """Return whether only a create can show that the key is accepted: reads are forbidden."""
-        code = hold.error.code if isinstance(hold.error, Refused) else ""
-        return code != _UNAUTHORIZED and not self._answers_neutral
-
     async def _is_about_key(self, error: Refused) -> bool:
         """Return whether our key is refused, and not only one request.
 
@@ -451,7 +410,7 @@ class VideoService:
         if error.code not in KEY_NOT_ACCEPTED:
             return False
         async with self._confirming:
-            if self._key_hold is not None:
+            if self.is_key_refused:
                 return True
             try:
                 await self.check()
@@ -476,7 +435,9 @@ class VideoService:
         return False
 
     def _refuse_key(self, error: Refused) -> OutsideError:
-        return self._refuse(Failure.KEY_REJECTED, error, EVERYBODY, self._timings.recheck_key)
+        """Hold creates back until a read passes, of which the next comes before that ends."""
+        self.in_doubt.set()
+        return self._refuse(Failure.KEY_REJECTED, error, EVERYBODY, 2 * self._timings.recheck_key)
 
     def _refuse(self, failure: Failure, error: Refused, whom: str, wait: timedelta) -> OutsideError:
         """Hold creates back, and return what to raise: only the first one counts as refused."""

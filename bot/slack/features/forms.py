@@ -543,13 +543,7 @@ def offer(job: Job, presenter: Presenter, viewer: str) -> str:
 async def _refusal(
     ctx: HandlerContext, user: str, retry_of: str | None, deadline: float
 ) -> str | None:
-    """Return why nothing can be created, or not as a retry of the job with this id.
-
-    Where the service refused our key, it is asked again; at the deadline, what is known counts.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout_at(deadline):
-            await ctx.service.refuses_key()
+    """Return why nothing can be created, or not as a retry of the job with this id."""
     if ctx.service.is_key_refused:
         return _KEY_REFUSED.format(await ctx.access.admin_names(deadline))
     retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
