@@ -252,25 +252,6 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(qui
         assert await _texts(await quiet.open_form(quiet.ben), "nine l") == ["Nine lives"]
 
 
-async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(quiet: World) -> None:
-    quiet.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=3))
-    loop = asyncio.get_running_loop()
-    async with quiet.running_bot():
-        quiet.service.key_revoked = True
-        await quiet.after(_sends_off(quiet, quiet.ben, REPLICA), minutes=2)
-        for operation in ("read_replica", "read_video"):
-            quiet.service.faults.always(operation, Hang())
-        form = await quiet.open_form(quiet.ana, "Hello.")
-
-        began = loop.time()
-        await form.submit({"replica_id": "r-unknown"})
-
-        assert loop.time() - began < 5.9, "two looks would take six seconds"
-        assert form.errors.keys() == {"replica_id"}
-        assert "I've lost access to the video service" in form.errors["replica_id"]
-        quiet.service.faults.clear()
-
-
 async def test_the_form_offers_the_replicas_that_the_service_lists(quiet: World) -> None:
     for number in range(45):
         quiet.service.add_replica(f"r-stock-{number:02}", f"Stock {number:02}")
