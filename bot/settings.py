@@ -66,18 +66,13 @@ class SettingsError(OperatorError):
 
     def __init__(self, message: str, mistakes: Mapping[str, str]) -> None:
         self.mistakes = mistakes
-        if self.lacks_file:
+        is_missing = any(said.startswith(_MISSING) for said in mistakes.values())
+        if is_missing and not ENV_FILE.exists():
             message += (
                 f"\nSettings come from the environment and from {ENV_FILE}, and there is no "
                 f"{ENV_FILE} in {Path.cwd()}. To make one: {sys.executable} -m bot init"
             )
         super().__init__(message)
-
-    @property
-    def lacks_file(self) -> bool:
-        """Whether a setting that is needed is not set at all, and there is no ``.env``."""
-        is_missing = any(said.startswith(_MISSING) for said in self.mistakes.values())
-        return is_missing and not ENV_FILE.exists()
 
 
 # ── Where they come from ──────────────────────────────────────────────────────────────────────

@@ -61,7 +61,6 @@ from bot.settings import (
     Settings,
     SettingsError,
     environment,
-    is_exposed,
     misspelt,
     read_env_file,
 )
@@ -117,7 +116,8 @@ async def examine(
         yield warning(
             "everything else",
             "was not checked, because it depends on these settings",
-            "Correct them, and run doctor again.",
+            f"Correct them in the environment or in {ENV_FILE.absolute()}, which this helps with: "
+            f"{sys.executable} -m bot init",
         ).cleaned(str, "all else")
         return
     mask = Mask(settings.secrets)
@@ -184,9 +184,6 @@ def _read_settings(
         )
         for name, meant in misspelt(environ, in_file)
     ]
-    if in_file and is_exposed():
-        message = "has secrets in it, and other users of this machine may read or change it"
-        found.append(warning(str(ENV_FILE), message, f"Run: chmod 600 {ENV_FILE}"))
     try:
         settings = Settings.read(environ)
     except SettingsError as refusal:
@@ -194,11 +191,6 @@ def _read_settings(
             message, _, remedy = said.partition(": ")
             fix = sentence(remedy) or "Correct it, or remove it to have the default."
             found.append(error(name, message.rstrip("."), fix))
-        if refusal.lacks_file:
-            message = f"is not in {Path.cwd()}, and settings are missing"
-            make = f"or make one: {sys.executable} -m bot init"
-            remedy = f"Run doctor in the folder that has {ENV_FILE}, {make}"
-            found.append(warning(str(ENV_FILE), message, remedy))
         return None, found
     values = {name: environ.get(name, "").strip() for name in Settings.table()}
     twice = [
@@ -502,9 +494,6 @@ async def _check_readiness(settings: Settings, timings: Timings) -> AsyncIterato
                             f"the bot says of {name.replace('_', ' ')}: {message}",
                             remedy or "Read the bot's log.",
                         )
-        case {"ready": False}:
-            message = "the bot is not ready, and runs with another SLACK_BOT_TOKEN than this"
-            yield error("readiness", message, "Restart it. If that does not help, read its log.")
 
 
 # ── Slack ─────────────────────────────────────────────────────────────────────────────────────────

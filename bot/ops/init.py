@@ -422,23 +422,23 @@ def run() -> int:
             stream.reconfigure(errors="replace")  # "?" for what it lacks
     environ = environment(with_file=False)
     found = {name: text for name, text in read_env_file().items() if text.strip()}
-    is_new = not ENV_FILE.exists()
     wizard = Wizard(found, environ)
     try:
         values = wizard.run()
-        is_written = _write(found, values)
+        _write(found, values)
     except (KeyboardInterrupt, click.Abort):
         click.echo()
         _say("Stopped. Nothing was written.")
         return 130
-    if not is_written:
-        _say("Nothing was written.")
-        return 1
-    return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}", is_new=is_new)
+    return _finish(wizard, f"/{values.get('COMMAND_PREFIX') or ''}")
 
 
-def _write(found: Mapping[str, str], values: Mapping[str, str | None]) -> bool:
-    """Write the settings if that is allowed; return whether ``.env`` holds them now."""
+def _write(found: Mapping[str, str], values: Mapping[str, str | None]) -> None:
+    """Write the settings.
+
+    Raises:
+        click.Abort: nobody allowed a change of the ``.env`` that is there.
+    """
     _heading("Settings")
     if is_exposed():
         with contextlib.suppress(OSError):  # the check below says it
@@ -447,35 +447,28 @@ def _write(found: Mapping[str, str], values: Mapping[str, str | None]) -> bool:
     changed = {name: text for name, text in values.items() if found.get(name) != text}
     if not changed:
         _good(f"{ENV_FILE} has these settings already.")
-        return True
+        return
     if ENV_FILE.exists():
         _say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
         _say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
         if not _confirmed("Change it?", default=not changed.keys() & found.keys()):
-            return False
+            raise click.Abort
     write(changed)
     _good(f"{ENV_FILE} is written. Only you can read it.")
-    return True
 
 
-def _finish(wizard: Wizard, slash: str, *, is_new: bool) -> int:
+def _finish(wizard: Wizard, slash: str) -> int:
     _heading("Check")
-    examined = report(doctor.examine_deployment(), in_full=False)
-    findings = asyncio.run(examined)
+    findings = asyncio.run(report(doctor.examine_deployment(), in_full=False))
     is_ok = all(finding.ok for finding in findings)
     _heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
     click.echo(f"    {sys.executable} -m bot serve\n")
-    restart = "" if is_new else "If it is running, restart it. "
-    _say(f"{restart}Then make your first video: type {slash}video Hello team in Slack.")
+    _say(f"Then make your first video: type {slash}video Hello team in Slack.")
     if not wizard.replicas:
         _say(
             f"It needs a replica: {slash}replica add <id> adds one that your account has, and "
             f"{slash}replica trains a new one."
         )
-    for each in findings:
-        if each.name == "Slack" and each.ok:
-            bot = each.message.partition(" ")[0]
-            _say(f"In a private channel, invite it first: /invite @{bot}")
     if not wizard.uses_socket_mode:
         _say(
             "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "

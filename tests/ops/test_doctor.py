@@ -250,16 +250,6 @@ async def test_what_a_running_bot_says_is_wrong_is_repeated(world: World) -> Non
     assert finding.remedy == "Top it up; the next form tries again."
 
 
-async def test_a_bot_that_runs_with_an_earlier_token_is_told_to_restart_if_it_is_not_ready(
-    world: World,
-) -> None:
-    world.slack.bot_token = "xoxb-a-new-one-4f00ta9e"
-    assert (await report(world)).all("readiness") == []
-    await world.after(world.ana.command("/video"), minutes=1)
-    finding = (await report(world))["readiness"]
-    assert (finding.state, finding.remedy[:11]) == ("error", "Restart it.")
-
-
 TLS = Path(__file__).parent.parent / "data" / "tls"
 
 
@@ -432,7 +422,7 @@ async def test_the_variables_of_other_programs_are_no_misspelt_settings() -> Non
     )
     found = await report_of(dict.fromkeys(others.split(), "http://127.0.0.1:1"))
     warned = [each.name for each in found.findings if each.state == "warning"]
-    assert set(warned) <= {".env", "everything else"}, "where settings are missing"
+    assert warned == ["everything else"], "where settings are missing"
 
 
 async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet: World) -> None:
