@@ -45,7 +45,7 @@ class Modal:
     @property
     def title(self) -> str:
         """Return its title."""
-        return str(self.view.body.get("title", {}).get("text", ""))
+        return self.view.title
 
     @property
     def errors(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
 from sandbox import form, mrkdwn
 from sandbox.block_kit import Json
@@ -93,6 +94,11 @@ class User:
     title: str = ""
     is_deactivated: bool = False
     role: Literal["member", "admin", "owner"] = "member"
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Return the person's time zone."""
+        return ZoneInfo(self.tz)
 
 
 @dataclass
@@ -218,6 +224,11 @@ class View:
     notice: str = ""
     offered: dict[str, list[Json]] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """Return its title."""
+        return str(self.body.get("title", {}).get("text", ""))
+
     def fields(self) -> list[form.Field]:
         """Return its fields, in order."""
         return list(form.fields(self.body["blocks"]))
@@ -251,6 +262,7 @@ class Event:
     """A change in the workspace that a person could see."""
 
     kind: EventKind
+    at: datetime
     message: Message | None = None
     view: View | None = None
     channel: Channel | None = None

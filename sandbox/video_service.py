@@ -75,6 +75,7 @@ class SandboxVideoService:
         callback_plan: how the callbacks are sent of jobs that are created from now on.
         on_request: awaited just before the work of a request and just after it, before the response
             is sent, with the operation and the path; not called when a fault prevents the work.
+        on_learned: called once for each job, when the bot has read that it ended.
         out_of_credit: whether create calls are answered 402.
         key_revoked: whether everything is answered as a wrong key is.
         wrong_key_status: the answer to a wrong key: 401, or 403 of a gateway before the service.
@@ -114,6 +115,7 @@ class SandboxVideoService:
         self.pace = pace or Pace()
         self.callback_plan = CallbackPlan()
         self.on_request: Hook | None = None
+        self.on_learned: Callable[[Video | Replica], None] | None = None
         self.out_of_credit = False
         self.key_revoked = False
         self.wrong_key_status = 401
@@ -347,6 +349,8 @@ class SandboxVideoService:
         if job.learned_by or had_ended or job.ended(self._clock.now()) is None:
             return
         job.learned_by = "callback" if self._callbacks.has_told(job) else "poll"
+        if self.on_learned is not None:
+            self.on_learned(job)
 
     def _refusal(self, operation: Operation, request: web.Request) -> web.Response | None:
         if self.down:

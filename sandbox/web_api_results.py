@@ -3,7 +3,6 @@
 import base64
 import binascii
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from sandbox.block_kit import Json
 from sandbox.slack_objects import TEAM, Channel, Message, SlackError, User
@@ -76,7 +75,7 @@ def channel_json(workspace: Workspace, channel: Channel) -> Json:
 
 def user_json(workspace: Workspace, user: User) -> Json:
     """Return Slack's JSON object for a user."""
-    offset = workspace.clock.now().astimezone(ZoneInfo(user.tz)).utcoffset()
+    offset = workspace.clock.now().astimezone(user.zone).utcoffset()
     enterprise = user.enterprise or (workspace.enterprise if user.team == TEAM else None)
     grid: Json = {"enterprise_user": {"enterprise_id": enterprise}} if enterprise else {}
     external = user.team != TEAM and (not enterprise or enterprise != workspace.enterprise)

@@ -361,7 +361,7 @@ class Workspace:
         channel: Channel | None = None,
     ) -> None:
         for subscriber in tuple(self._subscribers):
-            subscriber(Event(kind, message, view, channel))
+            subscriber(Event(kind, self.clock.now(), message, view, channel))
 
     def _in(self, channel: str) -> dict[str, Message]:
         return self._messages.setdefault(self.channel(channel).id, {})

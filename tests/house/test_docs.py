@@ -226,6 +226,7 @@ NOT_RUN: Final = {
     ".venv/bin/python -m pytest": "this is it: .ci/run takes the command from the README",
     ".venv/bin/python -m pytest tests/slack/test_cards.py": "likewise",
     ".venv/bin/python -m sandbox": "tests/sandbox/test_page_journeys.py runs it",
+    ".venv/bin/python -m sandbox --story": "tests/ops/test_command_line.py runs it",
     r".venv/bin/python -m tests\.(messages|settings_pages|pictures)": "it changes the tree",
     r".venv/bin/python -m tests\.(planted|chaos .*)": ".ci/run runs it",
     r".venv/bin/uv pip compile .*": "it asks the package index",

@@ -63,6 +63,37 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
+@pytest.mark.slow
+async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> None:
+    # It takes nothing from the file of a deployment.
+    deployed = tmp_path / ".env"
+    deployed.write_text("SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nVIDEO_USERS=U0REAL\n")
+    deployed.chmod(0o600)
+    # A terminal with a small character set gets what it can show.
+    shown = await run(
+        "sandbox", "--story", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path
+    )
+    assert shown.code == 0, shown.err
+    assert "! That link isn't reachable from the internet" in shown.out
+
+    def times(line: str) -> int:
+        return len(re.findall(rf"^      {line}$", shown.out, re.MULTILINE))
+
+    assert times(r"@ana, .+ is ready\.") == 1
+    assert times(r"@ben, .+ is ready\.") == 2
+    assert times(r"@ana, .+ couldn't be created\.") == 1
+    assert times(r"@ben, .+ is ready to use\.") == 1
+    # Quotation marks and arrows are not in that character set.
+    assert re.search(r"by callback: .Welcome to the team, Kim!. is ready", shown.out)
+    assert re.search(r"by polling, without a callback: .Our numbers for .* is ready", shown.out)
+    assert re.search(r"by callback: .A few words on our competitors\.. failed", shown.out)
+    said = r"^      .The script contains a name that this replica may not say\..$"
+    assert len(re.findall(said, shown.out, re.MULTILINE)) == 1
+    assert "> This is me, and I did not have to say it." in shown.out
+    assert shown.err == ""
+    assert files_in(tmp_path) == [deployed]
+
+
 @pytest.mark.parametrize("command", ["serve", "doctor"])
 async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_path: Path) -> None:
     environ = {"VIDEO_API_KEY": "k3y with spaces", "SLACK_BOT_TOKN": "xoxb-k3y"}

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+import sys
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tests.tcp import connected
 from tests.watched_clock import WatchedClock
 from tests.world import REPLICA, World
 
+ROOT = Path(__file__).parent.parents[1]
 SCRIPT = "Hello <b>you</b> & welcome."
 _LONG = 30.0
 
@@ -431,6 +433,20 @@ def test_an_invalid_port_is_refused_with_a_sentence(
             assert "a port is a number from 1 to 65535" in capsys.readouterr().err
 
 
+async def run(folder: Path, *arguments: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        env={"PYTHONPATH": str(ROOT)},
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(30):
+        out, _ = await process.communicate()
+    return process.returncode, out.decode()
+
+
 @contextlib.asynccontextmanager
 async def _sandbox() -> AsyncIterator[Sandbox]:
     async with running(SystemClock(), Pace(), TIMINGS) as sandbox:
@@ -465,13 +481,8 @@ async def test_a_guest_and_another_organisation_are_refused_and_an_admin_is_not(
 
 
 async def test_people_and_channels_are_named_in_limits_and_in_approval(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # It takes nothing from the file of a deployment.
-    deployed = tmp_path / ".env"
-    deployed.write_text("SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nVIDEO_USERS=U0REAL\n")
-    deployed.chmod(0o600)
-    monkeypatch.chdir(tmp_path)
     given = {
         "APPROVERS": "ben, cleo",
         "APPROVAL_CHANNEL": "#lobby",

@@ -1,0 +1,167 @@
+"""A short story of the bot at work, played in the terminal."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, TextIO
+
+from bot.timings import PollSchedule, SystemClock, Timings
+from sandbox.driver import Person
+from sandbox.running import REPLICA, Sandbox, running
+from sandbox.scenarios import CallbackPlan, Ending, Pace, Scenario
+from sandbox.service_jobs import Replica, Video
+from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Event, Message
+from sandbox.transcript import Narrator
+
+# Short enough to watch. The people of the story act about as often as a job is polled.
+_STEP: Final = timedelta(seconds=1)
+_POLLING: Final = PollSchedule(
+    first_interval=_STEP,
+    growth=0.2,
+    max_interval=timedelta(seconds=2),
+    late_after=timedelta(seconds=20),
+    overdue_after=timedelta(minutes=1),
+    overdue_interval=timedelta(seconds=5),
+    give_up_after=timedelta(hours=1),
+)
+_TIMINGS: Final = Timings(
+    minutes=_POLLING,
+    hours=_POLLING,
+    retry_interval=timedelta(milliseconds=200),
+    reconcile_within=timedelta(seconds=8),
+    post_hold=timedelta(seconds=2),
+    callback_spacing=timedelta(milliseconds=200),
+)
+_PACE: Final = Pace(queued=_STEP, generating=2 * _STEP, training=3 * _STEP, training_steps=3)
+_TIMEOUT: Final = timedelta(minutes=1)
+# Three videos, a training, and a video with the replica that was trained.
+_REPLIES: Final = 5
+_FILES: Final = 4
+_ENDS: Final[Mapping[Ending, str]] = {
+    "success": "is ready",
+    "error": "failed",
+    "deleted": "was deleted",
+    "never": "never ends",
+}
+
+
+async def play(out: TextIO, *, socket_mode: bool = False) -> int:
+    """Play the story, write to ``out`` what its people see, and return an exit code."""
+    async with running(SystemClock(), _PACE, _TIMINGS, socket_mode=socket_mode) as sandbox:
+        print(_INTRODUCTION.format(sandbox=sandbox), file=out, flush=True)
+        narrator = Narrator(sandbox.slack, out)
+        sandbox.service.on_learned = lambda job: narrator.note(_learned(job))
+        try:
+            async with asyncio.timeout(_TIMEOUT.total_seconds()):
+                await _play(sandbox)
+        except TimeoutError:
+            print("The story did not finish in time: something is wrong.", file=out)
+            if sandbox.limited:
+                print("The settings limit what its people may ask for: unset them.", file=out)
+            return 1
+        narrator.stop()
+    return 0
+
+
+async def _play(sandbox: Sandbox) -> None:
+    ana, ben = Person(sandbox.slack, "ana"), Person(sandbox.slack, "ben")
+    replies = _ClosingReplies(sandbox.slack)
+
+    await _request_video(ana, "Welcome to the team, Kim!", background="http://localhost/office")
+    await _pause()
+    # The link was wrong. Ana corrects it, and has nothing else to type again.
+    if (form := ana.modal) is not None:
+        await form.submit({"background_url": "https://example.com/office"})
+    await _pause()
+    # No callback announces this one: the bot has to poll.
+    sandbox.service.next_video(Scenario(callback_plan=CallbackPlan(times=0)))
+    await _request_video(ben, "Our numbers for the third quarter, in one minute.")
+    await _pause()
+    reason = "The script contains a name that this replica may not say."
+    sandbox.service.next_video(Scenario(end="error", reason=reason))
+    await _request_video(ana, "A few words on our competitors.")
+    await _pause()
+    await _train_replica(ben, "Ben")
+    trained = await replies.to(ben, 2)
+    await _pause()
+    await ben.click(trained, "Use in a video")
+    if (form := ben.modal) is not None:
+        await form.submit({"script": "This is me, and I did not have to say it."})
+    await replies.wait(_REPLIES, _FILES)
+
+
+async def _request_video(person: Person, script: str, background: str = "") -> None:
+    await person.command("/video", script, "studio")
+    if (form := person.modal) is None:
+        return
+    await _pause()
+    values = {"replica_id": REPLICA}
+    if background:
+        await form.choose("background", "background_url")
+        values["background_url"] = background
+    await form.submit(values)
+
+
+async def _train_replica(person: Person, name: str) -> None:
+    await person.command("/replica", "", "studio")
+    if (form := person.modal) is not None:
+        await _pause()
+        footage = "https://storage.example.com/ben.mp4"
+        await form.submit({"train_video_url": footage, "replica_name": name, "agreed": ["yes"]})
+
+
+async def _pause() -> None:
+    await asyncio.sleep(_STEP.total_seconds())
+
+
+def _learned(job: Video | Replica) -> str:
+    """Return a line on how the bot learned of a job's end."""
+    end = f"“{job.title}” {_ENDS[job.end]}"
+    if job.learned_by == "callback":
+        return f"video service → bot  by callback: {end}"
+    return f"bot → video service  by polling, without a callback: {end}"
+
+
+class _ClosingReplies:
+    """The closing replies so far: the bot's messages in threads."""
+
+    def __init__(self, slack: SandboxSlack) -> None:
+        self._replies: list[Message] = []
+        self._files = 0
+        self._arrived = asyncio.Event()
+        slack.subscribe(self._note)
+
+    async def wait(self, count: int, files: int) -> None:
+        """Return once there are ``count`` of them, and this number of files below them."""
+        while len(self._replies) < count or self._files < files:
+            await self._next()
+
+    async def to(self, person: Person, number: int) -> Message:
+        """Return the closing reply with this number, from 1, to a person, once it is there."""
+        while True:
+            replies = [reply for reply in self._replies if person.user.id in reply.pings]
+            if len(replies) >= number:
+                return replies[number - 1]
+            await self._next()
+
+    async def _next(self) -> None:
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def _note(self, event: Event) -> None:
+        message = event.message
+        if event.kind == "posted" and message is not None and message.thread_ts:
+            if message.files:
+                self._files += 1
+            else:
+                self._replies.append(message)
+            self._arrived.set()
+
+
+_INTRODUCTION: Final = """\
+The real bot, with a Slack and a video service that run on this machine only:
+  Slack          {sandbox.slack.url}
+  video service  {sandbox.service.url}
+Below is what the people in this Slack see, as it happens.
+"""
