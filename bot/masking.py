@@ -1,10 +1,13 @@
 """Masks the bot's secrets in texts that come from outside or leave the process."""
 
+import logging
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 from html import unescape
 from typing import Any, Final
+
+_LOG: Final = logging.getLogger(__name__)
 
 MASKED: Final = "***"
 """What stands in place of a secret."""
@@ -54,13 +57,8 @@ class Mask:
 
     def __call__(self, text: str) -> str:
         """Return the text with each secret in it replaced by ``MASKED``."""
-        if len(text) < _MIN_LENGTH:
-            return text
-        if self._may_hold_half(text, _MAX_LAYERS):
-            text = self._plain.sub(MASKED, text)
-            if self._may_hold_half(text, _MAX_LAYERS):
-                return MASKED
-        return _CALLBACK.sub(rf"\1{MASKED}", text)
+        masked = self._masked(text)
+        return MASKED if masked is None else masked
 
     def may_change(self, texts: Iterable[str]) -> bool:
         """Return whether something may have to be masked in one of some texts.
@@ -73,7 +71,8 @@ class Mask:
     def json(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         """Return a JSON value with secrets masked in each of its texts and names.
 
-        A text that is longer than any that is of use is cut before.
+        A text that may hold half of a secret becomes ``MASKED``. How long they are is logged. One
+        that is longer than any that is of use is cut before.
 
         Raises:
             RecursionError: it is nested too deeply.
@@ -81,18 +80,42 @@ class Mask:
         texts = _texts(value)
         if sum(map(len, texts)) <= _MAX_TEXT and not self.may_change(texts):
             return value
-        return self._each(value)
+        withheld: list[int] = []
+        masked = self._each(value, withheld)
+        if withheld:
+            _LOG.warning(
+                "a text of the service may hold part of a secret, and is not shown",
+                extra={"texts": len(withheld), "characters": sum(withheld)},
+            )
+        return masked
 
-    def _each(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
-        """Mask each text and name by itself."""
+    def _each(self, value: Any, withheld: list[int]) -> Any:  # noqa: ANN401 - any JSON
+        """Mask each text and name by itself; append the lengths of those that are not shown."""
         match value:
             case str():
-                return self(value[:_MAX_TEXT])
+                masked = self._masked(value[:_MAX_TEXT])
+                if masked is None:
+                    withheld.append(len(value))
+                    return MASKED
+                return masked
             case list():
-                return [self._each(each) for each in value]
+                return [self._each(each, withheld) for each in value]
             case dict():
-                return {self._each(name): self._each(each) for name, each in value.items()}
+                return {
+                    self._each(name, withheld): self._each(each, withheld)
+                    for name, each in value.items()
+                }
         return value
+
+    def _masked(self, text: str) -> str | None:
+        """Return the text with its secrets replaced; None if it may hold half of one."""
+        if len(text) < _MIN_LENGTH:
+            return text
+        if self._may_hold_half(text, _MAX_LAYERS):
+            text = self._plain.sub(MASKED, text)
+            if self._may_hold_half(text, _MAX_LAYERS):
+                return None
+        return _CALLBACK.sub(rf"\1{MASKED}", text)
 
     def _may_hold_half(self, text: str, layers: int) -> bool:
         """Return whether half of a secret may be in a text, or below its escapes."""
@@ -133,7 +156,8 @@ def _texts(value: Any) -> list[str]:  # noqa: ANN401 - any JSON
         if isinstance(each, str):
             texts.append(each)
         elif isinstance(each, dict):
-            values += [*each, *each.values()]
+            texts += each
+            values += each.values()
         elif isinstance(each, list):
             values += each
     return texts
