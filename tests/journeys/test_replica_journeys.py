@@ -251,7 +251,7 @@ async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, stat
     await world.after(world.ana.command("/replica", f"add {REPLICA}"))
 
     shown = world.ephemerals(world.ana)[-1]
-    assert "can't check replica" in shown
+    assert "can't check the replica" in shown
     assert "does not know" not in shown
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] == REPLICA
@@ -370,7 +370,7 @@ async def test_an_id_that_the_service_does_not_know_is_not_added(
 
                 shown = await _shown_after(world, world.ana, f"{subcommand} r-nobody")
 
-                assert "can't find replica “r-nobody”" in shown
+                assert "can't find the replica “r-nobody”" in shown
                 assert "“Invalid replica_id”" in shown
                 assert await offered_ids(await world.open_form(world.ana)) == []
 

@@ -551,10 +551,13 @@ async def _learn(ctx: HandlerContext, replica_id: str, user: str | None = None) 
     try:
         until = deadline(ctx.timings.call_timeout)
         snapshot = await read_replica(ctx, ctx.kinds[_KIND], replica_id, until)
-    except OutsideError as error:
-        verb = "find" if isinstance(error, Refused) and error.code in UNKNOWN_ID else "check"
+    except Refused as error:
+        verb = "find" if error.code in UNKNOWN_ID else "check"
         said = escaped(only_hosts(error.reason), 300)
-        raise Refusal(f"I can't {verb} replica “{escape(replica_id)}”: “{said}”") from error
+        raise Refusal(f"I can't {verb} the replica “{escape(replica_id)}”: “{said}”") from error
+    except OutsideError as error:
+        why = escape(only_hosts(error.reason))
+        raise Refusal(f"I couldn't check it: {why} Please try again in a moment.") from error
     if snapshot.verdict is Verdict.FAILED:
         raise Refusal(escape(why_unusable(snapshot)))
     replicas, now = ctx.store.replicas, ctx.clock.now()
