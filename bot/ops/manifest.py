@@ -9,7 +9,6 @@ from typing import Any, Final
 from bot.settings import ManifestSettings
 
 _SOURCE: Final = Path(__file__).parents[2] / "manifest.yml"
-_HEADER: Final = re.compile(r"\A(#.*\n)+")
 _URL: Final = "https://YOUR-HOST"
 # A line with an address, and the comment above it.
 _REQUEST_URL: Final = re.compile(rf"(?: *#.*\n)*.*url: {_URL}.*\n")
@@ -33,8 +32,6 @@ def manifest(settings: ManifestSettings, *, socket_mode: bool | None = None) -> 
     if socket_mode:
         text = _REQUEST_URL.sub("", text)
         text = text.replace("socket_mode_enabled: false", "socket_mode_enabled: true")
-    if socket_mode or settings.public_url is not None:
-        text = _HEADER.sub("# The Slack app: paste this into its App Manifest.\n", text)
     if settings.public_url is not None:
         text = text.replace(_URL, settings.public_url)
     commands = [
