@@ -261,8 +261,6 @@ def _host(text: str) -> str:
 
 
 def _ascii_host(text: str) -> str:
-    if len(text) > _MAX_HOST:
-        raise BadLink(_NOT_A_HOST)
     # NFKC makes full-width letters, digits and dots plain, which some keyboards write.
     host = unicodedata.normalize("NFKC", text).lower()
     if host.isascii():
