@@ -25,19 +25,17 @@ from bot.outages import Outages
 from bot.service.errors import cause_of
 from bot.slack.client import is_slacks, open_session
 from bot.slack.context import HandlerContext
-from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.errors import translated
 from bot.slack.views.blocks import Json
 from bot.tasks import BackgroundTasks, RequestPriority
 from bot.timings import doubled
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 1.0
-_LINK_DISABLED: Final = "link_disabled"
-_NOT_ACCEPTED: Final = (
-    "Slack refuses SLACK_APP_TOKEN: generate another one with the scope connections:write, "
-    "under Basic Information of the Slack app"
+_REMEDY: Final = (
+    "is SLACK_APP_TOKEN right, with the scope connections:write, and Socket Mode switched on in "
+    "the Slack app?"
 )
-_NOT_OPENED: Final = "Slack opens no connection: is Socket Mode switched on in the Slack app?"
 
 
 class SocketMode:
@@ -68,8 +66,7 @@ class SocketMode:
         self._proxy_for = proxy_for
         self._priority = priority
         self._metrics = metrics
-        self._outages = Outages("Socket Mode", ctx.clock)
-        self._refusal = ""
+        self._outages = Outages("Socket Mode", ctx.clock, remedy=_REMEDY)
         self._current: _Connection | None = None
         self._connections: set[_Connection] = set()
         self._receivers = BackgroundTasks()
@@ -93,14 +90,8 @@ class SocketMode:
             if old is not None:
                 self._receivers.spawn(self._retire(old))
             await connection.replace.wait()
-            if connection.reason == _LINK_DISABLED:
-                _LOG.error("Socket Mode is switched off in the Slack app: switch it on there")
-            elif connection.reason:
-                _LOG.info("Slack ends a connection", extra={"reason": connection.reason})
-            else:
-                _LOG.warning(
-                    "a connection of Socket Mode was lost", extra={"cause": connection.cause}
-                )
+            why = connection.reason or connection.cause
+            _LOG.info("a connection of Socket Mode has ended", extra={"reason": why})
             # One that worked is replaced however often one ends; only what is refused backs off.
             next_opening = opened_at + self._ctx.timings.reconnect_interval.total_seconds()
             await asyncio.sleep(next_opening - loop.time())
@@ -126,13 +117,11 @@ class SocketMode:
                 )
                 if error.retry_after is not None:
                     wait = max(wait, min(error.retry_after, self._ctx.timings.max_socket_wait))
-                self._note(error)
+                cause = error.code if isinstance(error, Refused) else error.cause
+                self._outages.failed(cause or "unavailable")
                 await asyncio.sleep(wait.total_seconds())
             else:
                 self._outages.answered()
-                if self._refusal:
-                    _LOG.warning("Slack opens connections again")
-                    self._refusal = ""
                 return connection
 
     async def _open(self) -> "_Connection":
@@ -164,15 +153,6 @@ class SocketMode:
             stack.pop_all()
         self._connections.add(connection)
         return connection
-
-    def _note(self, error: OutsideError) -> None:
-        """Log why there is no connection, once."""
-        if not isinstance(error, Refused):
-            self._outages.failed(error.cause or "unavailable")
-        elif error.code != self._refusal:
-            self._refusal = error.code
-            of_token = ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE
-            _LOG.error(_NOT_ACCEPTED if of_token else _NOT_OPENED, extra={"error": error.code})
 
     async def _retire(self, connection: "_Connection") -> None:
         """Close a connection that was replaced, once its envelopes are answered."""

@@ -109,11 +109,10 @@ class Readiness:
         self._service_check = service_check
         self._metrics = metrics
         self._socket = socket
-        self._socket_closed_at: datetime | None = None
         self.is_stopping = False
         self._looking = asyncio.Lock()
         self._last: tuple[dict[str, object], bytes] | None = None
-        self._looked_at = ctx.clock.now()
+        self._started_at = self._looked_at = ctx.clock.now()
 
     async def report(self) -> tuple[dict[str, object], bytes]:
         """Return how things stand, or stood a moment ago, and all metrics with it.
@@ -211,21 +210,17 @@ class Readiness:
         )
 
     def _socket_check(self, socket: SocketMode) -> Check:
-        now = self._ctx.clock.now()
         details = {
             "connected": socket.is_connected,
             "last_success": _shown(socket.last_received_at),
         }
         if socket.is_connected:
-            self._socket_closed_at = None
             return Check(details=details)
-        closed_at = self._socket_closed_at or socket.last_received_at or now
-        # If that is ahead, the clock was set back.
-        closed_at = self._socket_closed_at = min(closed_at, now)
+        silent_for = abs(self._ctx.clock.now() - (socket.last_received_at or self._started_at))
         return Check(
             "the socket to Slack is closed: is SLACK_APP_TOKEN right, and Slack reachable?",
-            {**details, "since": _shown(closed_at)},
-            stops=now - closed_at >= _MAX_SOCKET_CLOSED,
+            details,
+            stops=silent_for >= _MAX_SOCKET_CLOSED,
         )
 
     def _work(self, figures: Figures | None) -> Check:

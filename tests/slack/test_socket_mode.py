@@ -182,9 +182,8 @@ async def test_a_silent_connection_is_replaced_and_what_was_sent_on_it_is_answer
         assert len(connected.slack.messages("studio")) == 1
     assert connected.created_count() == 1
     # On a busy machine, one more may seem silent.
-    assert set(logged(caplog)) == {"a connection of Socket Mode was lost"}
-    causes = {vars(each)["cause"] for each in caplog.records if "was lost" in each.message}
-    assert causes == {"timeout"}
+    ended = {vars(each)["reason"] for each in caplog.records if "has ended" in each.message}
+    assert ended == {"timeout"}
 
 
 async def test_after_a_warning_the_next_connection_is_open_before_the_old_one_is_closed(
@@ -213,14 +212,12 @@ async def test_connections_that_slack_ends_are_replaced(
     await socket.disconnect("refresh_requested")
     await socket.reached(opened=2)
     assert (await connected.ana.command("/video", "help")).ok
-    assert logged(caplog) == []
     await socket.close()
     await socket.reached(opened=3)
     assert (await connected.ana.command("/video", "help")).ok
-    assert logged(caplog) == ["a connection of Socket Mode was lost"]
     await socket.disconnect("link_disabled")
     await socket.reached(opened=4)
-    assert "Socket Mode is switched off in the Slack app: switch it on there" in logged(caplog)
+    assert logged(caplog) == []
     socket.enabled = True
     assert (await connected.ana.command("/video", "help")).ok
 
@@ -274,15 +271,11 @@ async def test_a_token_that_is_refused_is_reported_once_and_tried_until_it_is_ac
 ) -> None:
     connected = unconnected
     caplog.set_level("INFO")
-    later = ["Slack opens connections again"]
-    refusal = (
-        "Slack refuses SLACK_APP_TOKEN: generate another one with the scope connections:write, "
-        "under Basic Information of the Slack app"
-    )
+    reported = ["Socket Mode is down", "Socket Mode is back"]
     connected.slack.faults.next(OPEN, *[REFUSED] * 3)
     async with connected.running_bot():
         assert (await connected.ana.command("/video", "help")).ok
-        assert logged(caplog) == [refusal, *later]
+        assert logged(caplog) == reported
 
         caplog.clear()
         other = CannedResponse(body={"ok": False, "error": "forbidden"})
@@ -290,8 +283,7 @@ async def test_a_token_that_is_refused_is_reported_once_and_tried_until_it_is_ac
         await connected.slack.socket_mode.close()
         await connected.slack.socket_mode.reached(opened=2)
         assert (await connected.ana.command("/video", "help")).ok
-    asked = "Slack opens no connection: is Socket Mode switched on in the Slack app?"
-    assert logged(caplog) == ["a connection of Socket Mode was lost", refusal, asked, *later]
+    assert logged(caplog) == reported
     assert connected.slack.socket_mode.app_token not in caplog.text
 
 
