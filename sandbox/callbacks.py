@@ -18,7 +18,7 @@ from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
 from sandbox.wire import NO_ANSWER, Wire
 
-_TIMEOUT_S: Final = 5.0
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=5.0)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class CallbackSender:
         wire: Callable[[], Wire],
         base_url: Callable[[], str],
     ) -> None:
-        """Make a sender that cannot send before ``start``.
+        """Make a sender.
 
         Args:
             clock: the time of the service.
@@ -59,18 +59,6 @@ class CallbackSender:
         self._scheduler = scheduler
         self._wire = wire
         self._base_url = base_url
-        self._session: aiohttp.ClientSession | None = None
-
-    async def start(self) -> None:
-        """Open the session that callbacks are sent with."""
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-        self._session = aiohttp.ClientSession(timeout=timeout)
-
-    async def stop(self) -> None:
-        """Close the session."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
 
     async def job_created(self, job: Video | Replica) -> None:
         """Send an early callback, or plan the one at the job's end."""
@@ -114,8 +102,6 @@ class CallbackSender:
             await self.send(job, url)
 
     async def _send(self, url: str, plan: CallbackPlan, body: object) -> None:
-        if self._session is None:
-            raise RuntimeError("the service is stopped")
         method = plan.method
         callback = Callback(url, method, body, self._clock.now())
         self.sent.append(callback)
@@ -127,13 +113,12 @@ class CallbackSender:
         path = urlsplit(url).path
         with self._wire().exchange("service", "bot", method, path, data) as exchange:
             try:
-                async with self._session.request(
-                    method,
-                    url,
-                    data=data,
-                    headers=headers,
-                    allow_redirects=False,
-                ) as response:
+                async with (
+                    aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+                    session.request(
+                        method, url, data=data, headers=headers, allow_redirects=False
+                    ) as response,
+                ):
                     callback.status = response.status
                     exchange.answered(response.status, await response.read())
             except (aiohttp.ClientError, TimeoutError) as error:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from bot.timings import Clock
+from sandbox.clock import ManualClock
 
 _log = logging.getLogger(__name__)
 
@@ -16,7 +17,7 @@ _log = logging.getLogger(__name__)
 class Scheduler:
     """Runs work that is due, one piece after the other, in one task.
 
-    Work that raises is logged and does not stop the rest.
+    Work that raises is logged and does not stop the rest. A manual clock waits for it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -28,6 +29,7 @@ class Scheduler:
         self._idle = asyncio.Event()
         self._is_working = False
         self._task: asyncio.Task[None] | None = None
+        self._leave_clock: Callable[[], None] = lambda: None
 
     def at(self, moment: datetime, work: Callable[[], Awaitable[object]]) -> None:
         """Run ``work`` at ``moment``."""
@@ -42,11 +44,14 @@ class Scheduler:
         """Start to run what is due."""
         self._changed.set()
         self._task = asyncio.create_task(self._run())  # noqa: TID251 - owned here, ended by `stop`
+        if isinstance(self._clock, ManualClock):
+            self._leave_clock = self._clock.settles_with(self._settled)
 
     async def stop(self) -> None:
         """Cancel the work that is running, and keep what is not due yet for the next start."""
         if self._task is None:
             return
+        self._leave_clock()
         task, self._task = self._task, None
         self._changed.set()
         task.cancel()
@@ -54,7 +59,7 @@ class Scheduler:
             await task
         self._idle.set()
 
-    async def settled(self) -> bool:
+    async def _settled(self) -> bool:
         """Return once nothing is due or running; return whether there was anything to do."""
         had_work = False
         while self._task is not None and self._is_busy():

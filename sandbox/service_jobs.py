@@ -164,7 +164,7 @@ class Video(Job):
     video_id: str
     script: str
     replica_id: str
-    replica: Replica | None = None
+    replica: Replica
     named: bool = True
 
     @property
@@ -177,7 +177,7 @@ class Video(Job):
     @property
     def begins_at(self) -> datetime | None:
         """Return when it leaves the queue; None for never, since its replica is stuck."""
-        replica_at = self.created_at if self.replica is None else self.replica.ends_at
+        replica_at = self.replica.ends_at
         return None if replica_at is None else max(self.created_at, replica_at) + self.pace.queued
 
     @property
@@ -224,9 +224,7 @@ class Video(Job):
 
     @property
     def _fails_with_replica(self) -> bool:
-        if self.ended_by_hand_at is not None or self.replica is None:
-            return False
-        return self.replica.end in {"error", "deleted"}
+        return self.ended_by_hand_at is None and self.replica.end in {"error", "deleted"}
 
 
 def _beginning(text: str) -> str:

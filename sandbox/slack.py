@@ -16,12 +16,10 @@ from aiohttp.typedefs import Handler
 from bot.timings import Clock, SystemClock
 from sandbox import app_manifests, web_api, web_api_arguments
 from sandbox.block_kit import Json
-from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
 from sandbox.files import download, new_file
 from sandbox.http import Server
 from sandbox.rate_limits import RateLimits
-from sandbox.scheduler import Scheduler
 from sandbox.slack_objects import APP, Message, SlackError
 from sandbox.socket_mode import LINK, OPEN, SocketMode
 from sandbox.wire import Wire
@@ -115,6 +113,7 @@ class SandboxSlack(Workspace):
             https://docs.slack.dev/interactivity/implementing-slash-commands.
         sent_events: the payloads of the events that were sent; see ``sandbox.events``.
         wire: the last requests, both ways.
+        session: what people's clients send with; open between start and stop.
         configuration_token: that for app configurations.
         created_apps: the manifests of the apps that were created with it.
     """
@@ -148,10 +147,8 @@ class SandboxSlack(Workspace):
         self.wire.secrets |= {bot_token, signing_secret, self.socket_mode.app_token}
         self.wire.secrets.add(self.configuration_token)
         self._response_urls: dict[str, _ResponseUrl] = {}
+        self.session: aiohttp.ClientSession
         self._limits = RateLimits(clock)
-        self._scheduler = Scheduler(clock)
-        self._session: aiohttp.ClientSession | None = None
-        self._leave_clock: Callable[[], None] | None = None
         app = web.Application(client_max_size=4 * _MEGABYTE, middlewares=[self._record])
         app.router.add_route("*", "/api/{method}", self._serve_api)
         app.router.add_post("/respond/{secret}", self._serve_response_url)
@@ -175,49 +172,20 @@ class SandboxSlack(Workspace):
         """Return the base of the Web API's methods, with the slash at its end."""
         return f"{self.url}/api/"
 
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """Return the session that people's clients send with; open between start and stop."""
-        if self._session is None:
-            raise RuntimeError("the sandbox's Slack is not started")
-        return self._session
-
     async def start(self, port: int = 0) -> None:
         """Listen on ``port``, or on any free one; raises ``OSError`` if it is taken."""
         await self._server.start(port)
         self.site = self.url
         await self._scheduler.start()
         # A new connection each time: the bot behind the request URL may have died in between.
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-        if isinstance(self.clock, ManualClock):
-            self._leave_clock = self.clock.settles_with(self._scheduler.settled)
+        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
 
     async def stop(self) -> None:
         """Stop listening; the state is kept, and it can be started again."""
-        if self._leave_clock is not None:
-            self._leave_clock()
-            self._leave_clock = None
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self.session.close()
         await self._scheduler.stop()
         self.socket_mode.stop()
         await self._server.stop()
-
-    def schedule(self, delay: timedelta, work: Callable[[], Awaitable[object]]) -> None:
-        """Run ``work`` once ``delay`` has passed."""
-        self._scheduler.after(delay, work)
-
-    def later(self, delay: timedelta, work: Callable[[], None]) -> None:
-        """Run ``work`` once ``delay`` has passed, or now if there is none."""
-
-        async def run() -> None:
-            work()
-
-        if delay:
-            self.schedule(delay, run)
-        else:
-            work()
 
     def new_response_url(self, user: str, channel: str, original: Message | None = None) -> str:
         """Return a link for five answers in half an hour, to this user in this channel."""

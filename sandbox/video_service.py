@@ -15,7 +15,6 @@ from aiohttp.typedefs import Handler
 from bot.timings import Clock
 from sandbox import player, service_bodies
 from sandbox.callbacks import Callback, CallbackSender
-from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, hang, respond
 from sandbox.http import Server
 from sandbox.key_quotes import KeyQuote, quoting
@@ -96,7 +95,6 @@ class SandboxVideoService:
         *,
         api_key: str = "sandbox-key/4+2=&x",
         pace: Pace | None = None,
-        know_replicas: bool = True,
     ) -> None:
         """Make a service that does not listen yet.
 
@@ -104,8 +102,6 @@ class SandboxVideoService:
             clock: the time of its jobs and callbacks.
             api_key: the only key that it accepts.
             pace: how long its jobs take; by default as long as at real services.
-            know_replicas: whether it refuses a video whose replica it does not have; if not, such a
-                replica counts as trained.
         """
         self.api_key = api_key
         self.faults = Faults()
@@ -129,7 +125,6 @@ class SandboxVideoService:
         self.wire = Wire(clock)
         self.wire.secrets.add(api_key)
         self._clock = clock
-        self._know_replicas = know_replicas
         self._video_scenarios: deque[Scenario] = deque()
         self._replica_scenarios: deque[Scenario] = deque()
         self._scheduler = Scheduler(clock)
@@ -140,7 +135,6 @@ class SandboxVideoService:
             clock, self._scheduler, wire=lambda: self.wire, base_url=lambda: self.url
         )
         self._server = Server(self._app())
-        self._leave_clock: Callable[[], None] | None = None
 
     @property
     def url(self) -> str:
@@ -161,23 +155,12 @@ class SandboxVideoService:
             OSError: the port is taken.
         """
         await self._server.start(port)
-        await self._callbacks.start()
         await self._scheduler.start()
-        if isinstance(self._clock, ManualClock):
-            self._leave_clock = self._clock.settles_with(self.settled)
 
     async def stop(self) -> None:
         """Stop listening, drop the open requests and send no more callbacks."""
-        if self._leave_clock is not None:
-            self._leave_clock()
-            self._leave_clock = None
         await self._scheduler.stop()
         await self._server.stop()
-        await self._callbacks.stop()
-
-    async def settled(self) -> bool:
-        """Return once no callback is due or being sent; return whether there was anything to do."""
-        return await self._scheduler.settled()
 
     # What a tester decides
 
@@ -374,7 +357,7 @@ class SandboxVideoService:
         if isinstance(members, str):
             return service_bodies.bad_request(members)
         replica = self.replicas.get(members["replica_id"])
-        if replica is None and self._know_replicas:
+        if replica is None:
             return service_bodies.bad_request("Invalid replica_id")
         scenario = self._video_scenarios.popleft() if self._video_scenarios else Scenario()
         video_id = f"v{secrets.token_hex(5)}"

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -11,6 +11,7 @@ from bot.timings import Clock
 from sandbox import form
 from sandbox.block_kit import TEXT_LIMIT, Json
 from sandbox.files import File, Upload
+from sandbox.scheduler import Scheduler
 from sandbox.slack_objects import (
     TEAM,
     App,
@@ -74,6 +75,7 @@ class Workspace:
         self._ephemerals: dict[str, Message] = {}
         self._triggers: dict[str, _Trigger] = {}
         self._subscribers: list[Callable[[Event], None]] = []
+        self._scheduler = Scheduler(clock)
         self._last_ts = 0
         self._number = 0
         self.bot = self.add_user("replica-videos", tz="UTC")
@@ -342,10 +344,20 @@ class Workspace:
 
     # Events
 
+    def schedule(self, delay: timedelta, work: Callable[[], Awaitable[object]]) -> None:
+        """Run ``work`` once ``delay`` has passed."""
+        self._scheduler.after(delay, work)
+
     def later(self, delay: timedelta, work: Callable[[], None]) -> None:
-        """Run ``work`` once ``delay`` has passed; here, where no time passes, at once."""
-        del delay
-        work()
+        """Run ``work`` once ``delay`` has passed, or now if there is none."""
+
+        async def run() -> None:
+            work()
+
+        if delay:
+            self.schedule(delay, run)
+        else:
+            work()
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
         """Call ``subscriber`` with each event; return a function that undoes it."""
