@@ -5,11 +5,9 @@ import contextlib
 import hashlib
 import hmac
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -46,7 +44,6 @@ class Response:
     status: int | None
     body: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    elapsed: timedelta = timedelta(0)
     dialog: str | None = None
 
     @property
@@ -114,7 +111,6 @@ async def deliver(
     if retry:
         sent |= {"X-Slack-Retry-Num": str(retry), "X-Slack-Retry-Reason": "http_timeout"}
     sent |= headers or {}
-    began = time.monotonic()
     status, text, received = None, "", {}
     url = _REQUEST_URL.get() or slack.request_url
     path = urlsplit(url).path
@@ -129,7 +125,7 @@ async def deliver(
             exchange.answered(status, text.encode())
         except (TimeoutError, aiohttp.ClientError) as error:
             exchange.failed = f"{NO_ANSWER}: {type(error).__name__}"
-    return Response(status, text, received, timedelta(seconds=time.monotonic() - began))
+    return Response(status, text, received)
 
 
 async def _deliver_in_envelope(
@@ -142,15 +138,13 @@ async def _deliver_in_envelope(
         payload = json.loads(fields["payload"]) if "payload" in fields else fields
     else:
         payload = json.loads(body)
-    began = time.monotonic()
     with slack.wire.exchange("slack", "bot", "WSS", f"/{kind}", body) as exchange:
         answer = await slack.socket_mode.deliver(kind, payload, retry=retry)
-        elapsed = timedelta(seconds=time.monotonic() - began)
         if answer is None:
-            return Response(None, elapsed=elapsed)
+            return Response(None)
         said = json.dumps(answer["payload"]) if answer.get("payload") else ""
         exchange.answered(HTTPStatus.OK, said.encode())
-    return Response(HTTPStatus.OK, said, elapsed=elapsed)
+    return Response(HTTPStatus.OK, said)
 
 
 async def interact(slack: SandboxSlack, payload: Json) -> Response:

@@ -15,7 +15,6 @@ _TIERS: Final = {2: 20, 3: 50, 4: 100}
 _TIER_OF: Final = {
     "bots.info": 3,
     "chat.delete": 3,
-    "chat.postEphemeral": 4,
     "chat.update": 3,
     "conversations.history": 3,
     "conversations.info": 3,
@@ -30,7 +29,6 @@ _TIER_OF: Final = {
     "users.info": 4,
     "views.open": 4,
     "views.publish": 4,
-    "views.push": 4,
     "views.update": 4,
 }
 _POST: Final = "chat.postMessage"

@@ -111,7 +111,7 @@ class UserGroup:
     handle: str = "marketing"
 
 
-@dataclass
+@dataclass(slots=True)
 class Channel:
     """A conversation; ``members`` are user ids, the bot's too if it was invited.
 
@@ -167,8 +167,6 @@ class Message:
     metadata: Json | None = None
     edited: datetime | None = None
     visible_to: str | None = None
-    unfurl_links: bool | None = None
-    unfurl_media: bool | None = None
     files: tuple[Json, ...] = ()
     is_broadcast: bool = False
 

@@ -90,8 +90,6 @@ def _post_message(workspace: Workspace, arguments: Json) -> Json:
         # https://docs.slack.dev/reference/methods/chat.postMessage
         is_broadcast=bool(thread_ts and read_flag(arguments, "reply_broadcast")),
         metadata=read_metadata(arguments),
-        unfurl_links=read_flag(arguments, "unfurl_links"),
-        unfurl_media=read_flag(arguments, "unfurl_media"),
     )
     posted = workspace.post(message)
     shown = posted.payload(with_metadata=True)
@@ -131,29 +129,6 @@ def _delete(workspace: Workspace, arguments: Json) -> Json:
     else:
         workspace.delete(message)
     return {"channel": channel.id, "ts": message.ts}
-
-
-def _post_ephemeral(workspace: Workspace, arguments: Json) -> Json:
-    channel = _channel(workspace, str(arguments.get("channel") or ""))
-    if channel.is_archived:
-        raise SlackError("is_archived")
-    if workspace.bot.id not in channel.members:
-        raise SlackError("not_in_channel")
-    reader = str(arguments.get("user"))
-    if reader not in channel.members:
-        raise SlackError("user_not_in_channel")
-    text, blocks = read_content(workspace, arguments)
-    message = Message(
-        channel.id,
-        "",
-        workspace.bot.id,
-        text,
-        blocks,
-        is_from_bot=True,
-        thread_ts=_parent(workspace, channel, arguments),
-        visible_to=reader,
-    )
-    return {"message_ts": workspace.post(message).ts}
 
 
 def _permalink(workspace: Workspace, arguments: Json) -> Json:
@@ -334,11 +309,6 @@ def _open_view(workspace: Workspace, arguments: Json) -> Json:
     return {"view": workspace.open_view(str(arguments.get("trigger_id")), body).payload()}
 
 
-def _push_view(workspace: Workspace, arguments: Json) -> Json:
-    body = read_view(workspace, arguments, "modal")
-    return {"view": workspace.push_view(str(arguments.get("trigger_id")), body).payload()}
-
-
 def _update_view(workspace: Workspace, arguments: Json) -> Json:
     view = _open_view_of(workspace, arguments)
     if view is None:
@@ -367,7 +337,6 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "chat.postMessage": ("chat:write", _post_message),
     "chat.update": ("chat:write", _update),
     "chat.delete": ("chat:write", _delete),
-    "chat.postEphemeral": ("chat:write", _post_ephemeral),
     "chat.getPermalink": (None, _permalink),
     # Their scopes depend on the conversation, and are checked once it is known.
     "conversations.history": (None, _history),
@@ -383,7 +352,6 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "usergroups.users.list": ("usergroups:read", _group_members),
     "users.info": ("users:read", _user),
     "views.open": (None, _open_view),
-    "views.push": (None, _push_view),
     "views.update": (None, _update_view),
     "views.publish": (None, _publish_view),
 }

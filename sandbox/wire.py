@@ -142,15 +142,9 @@ class Wire:
             "status": exchange.status,
             "duration_ms": None if took is None else round(took.total_seconds() * 1000, 1),
             "failed": exchange.failed,
-            "request": self._legible(request),
-            "response": self._legible(_read(exchange.response)),
+            "request": self._masked(request),
+            "response": self._masked(_read(exchange.response)),
         }
-
-    def _legible(self, value: object) -> object:
-        try:
-            return self._masked(value)
-        except RecursionError:
-            return "(nested too deeply to be shown)"
 
     def _masked(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
         match value:

@@ -42,8 +42,7 @@ class Workspace:
     """A workspace with an app installed in it.
 
     ``enterprise`` is the id of its organisation on Enterprise Grid, if it is in one. ``text_limit``
-    is the highest number of bytes of a message's text. ``away`` are the ids of people who are not
-    active in Slack: no ephemeral message reaches them. ``threads_error`` is the code with which
+    is the highest number of bytes of a message's text. ``threads_error`` is the code with which
     ``conversations.replies`` is refused in channels. Slack documents that a bot may not call it
     there (https://docs.slack.dev/reference/methods/conversations.replies), and not with which code;
     in practice it can (https://github.com/vikasprogrammer/agentric/pull/789): None. ``share_delay``
@@ -60,7 +59,6 @@ class Workspace:
         self.app = App()
         self.enterprise: str | None = None
         self.text_limit = TEXT_LIMIT
-        self.away: set[str] = set()
         self.threads_error: str | None = None
         self.users: dict[str, User] = {}
         self.user_groups: dict[str, UserGroup] | None = {}  # None in a plan without them
@@ -159,27 +157,14 @@ class Workspace:
         return self.direct_message(user, self.bot.id)
 
     def change_channel(
-        self,
-        name: str,
-        *,
-        with_bot: bool | None = None,
-        is_archived: bool | None = None,
-        is_ext_shared: bool | None = None,
-        is_pending_ext_shared: bool | None = None,
-        is_org_shared: bool | None = None,
+        self, name: str, *, with_bot: bool | None = None, **changes: bool
     ) -> Channel:
-        """Invite or remove the bot, archive, share with others; None is no change."""
+        """Invite or remove the bot, or set flags of the channel, such as ``is_archived``."""
         channel = self.channel(name)
         if with_bot is not None:
             (channel.members.add if with_bot else channel.members.discard)(self.bot.id)
-        if is_archived is not None:
-            channel.is_archived = is_archived
-        if is_ext_shared is not None:
-            channel.is_ext_shared = is_ext_shared
-        if is_pending_ext_shared is not None:
-            channel.is_pending_ext_shared = is_pending_ext_shared
-        if is_org_shared is not None:
-            channel.is_org_shared = is_org_shared
+        for flag, value in changes.items():
+            setattr(channel, flag, value)
         self._publish("channel_changed", channel=channel)
         return channel
 
@@ -230,22 +215,15 @@ class Workspace:
         blocks = form.with_ids(message.blocks, f"{ts[-6:]}-")
         message = replace(message, ts=ts, blocks=blocks)
         if message.visible_to:
-            if self._reaches(message):
+            # In a thread that has not begun nobody sees it, and Slack answers "ok" nevertheless:
+            # https://docs.slack.dev/reference/methods/chat.postEphemeral.
+            if message.thread_ts is None or self.thread(message.channel, message.thread_ts):
                 self._ephemerals[ts] = message
                 self._publish("ephemeral", message=message)
         else:
             self._in(message.channel)[ts] = message
             self._publish("posted", message=message)
         return message
-
-    def _reaches(self, message: Message) -> bool:
-        """Return whether an ephemeral message is seen by anybody; Slack answers "ok" either way.
-
-        Its reader has to be active, and a thread has to have begun:
-        https://docs.slack.dev/reference/methods/chat.postEphemeral.
-        """
-        started = message.thread_ts is None or self.thread(message.channel, message.thread_ts)
-        return message.visible_to not in self.away and bool(started)
 
     def edit(
         self, message: Message, *, text: str, blocks: list[Json], metadata: Json | None
@@ -286,18 +264,6 @@ class Workspace:
         self.modals[trigger.user] = [view]
         self._publish("modal_opened", view=view)
         return view
-
-    def push_view(self, trigger_id: str, body: Json) -> View:
-        """Show a view on top of the one that is open.
-
-        Raises:
-            SlackError: as in ``open_view``; ``not_found``, ``push_limit_reached``.
-        """
-        trigger = self._use_trigger(trigger_id)
-        stack = self.modals[trigger.user]
-        if not stack:
-            raise SlackError("not_found")
-        return self.push_over(stack[-1], body)
 
     def push_over(self, under: View, body: Json) -> View:
         """Show a view on top of ``under``; raises ``SlackError`` if three are open already."""

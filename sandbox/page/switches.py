@@ -27,7 +27,6 @@ OPERATIONS: Final[dict[Side, tuple[str, ...]]] = {
     "slack": (
         "chat.postMessage",
         "chat.update",
-        "chat.postEphemeral",
         "views.open",
         "views.update",
         "conversations.history",
@@ -201,7 +200,8 @@ class Switches:
         """Change a channel; return a failed outcome if that is impossible, else None."""
         if name not in self._channels:
             return failed("gone", "There is no such channel.")
-        self._slack.change_channel(name, with_bot=request.has_app, is_archived=request.is_archived)
+        changes = request.model_dump(exclude={"has_app"}, exclude_none=True)
+        self._slack.change_channel(name, with_bot=request.has_app, **changes)
         return None
 
     def plan(self, request: PlanRequest) -> Json:
