@@ -9,11 +9,13 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from aiohttp import hdrs, web
 
 from sandbox.scheduler import Scheduler
+
+_T = TypeVar("_T")
 
 # How often a hanging request checks for its client, and a slow response sends a byte: in real time,
 # as clients measure their timeouts.
@@ -82,8 +84,8 @@ class Drip:
 Fault = Reset | LateCommit | Hang | CannedResponse | Truncated | Drip
 
 
-class Faults:
-    """The faults of coming requests, by the name of the operation.
+class Queues(Generic[_T]):
+    """What happens to coming requests, in order, by the name of the operation.
 
     The video service's operations are ``create_video``, ``read_video``, ``create_replica``,
     ``read_replica`` and ``download``; Slack's are the names of its methods, such as
@@ -91,12 +93,37 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self._next: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        self._always: dict[str, Fault] = {}
+        self._next: defaultdict[str, deque[_T]] = defaultdict(deque)
 
-    def next(self, operation: str, *faults: Fault) -> None:
-        """Apply ``faults`` to the coming requests of ``operation``, one each, in order."""
-        self._next[operation].extend(faults)
+    def next(self, operation: str, *queued: _T) -> None:
+        """Apply these to the coming requests of ``operation``, one each, in order."""
+        self._next[operation].extend(queued)
+
+    def take(self, operation: str) -> _T | None:
+        """Return what happens to the current request; call it once for each."""
+        queued = self._next[operation]
+        return queued.popleft() if queued else None
+
+    def waiting(self) -> list[tuple[str, _T]]:
+        """Return what is queued, in order for each operation."""
+        return [(name, each) for name, queued in self._next.items() for each in queued]
+
+    def drop(self, operation: str, queued: _T) -> None:
+        """Remove this one if it is still queued; an equal one stays."""
+        kept = [each for each in self._next[operation] if each is not queued]
+        self._next[operation] = deque(kept)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._next.clear()
+
+
+class Faults(Queues[Fault]):
+    """The faults of coming requests, and those of all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._always: dict[str, Fault] = {}
 
     def always(self, operation: str, fault: Fault | None) -> None:
         """Apply ``fault`` to requests of ``operation`` that have none queued; None for none."""
@@ -107,21 +134,11 @@ class Faults:
 
     def take(self, operation: str) -> Fault | None:
         """Return the fault of the current request of ``operation``; call it once for each."""
-        queued = self._next[operation]
-        return queued.popleft() if queued else self._always.get(operation)
-
-    def waiting(self) -> list[tuple[str, Fault]]:
-        """Return the queued faults, in order for each operation."""
-        return [(name, fault) for name, faults in self._next.items() for fault in faults]
-
-    def drop(self, operation: str, fault: Fault) -> None:
-        """Remove this one fault if it is still queued; an equal one stays."""
-        kept = [each for each in self._next[operation] if each is not fault]
-        self._next[operation] = deque(kept)
+        return super().take(operation) or self._always.get(operation)
 
     def clear(self) -> None:
         """Remove all faults."""
-        self._next.clear()
+        super().clear()
         self._always.clear()
 
 

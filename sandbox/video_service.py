@@ -1,7 +1,6 @@
 """The sandbox's video service: the interface's four operations and a list, as seen elsewhere."""
 
 import secrets
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,7 +14,7 @@ from aiohttp.typedefs import Handler
 from bot.timings import Clock
 from sandbox import player, service_bodies
 from sandbox.callbacks import Callback, CallbackSender
-from sandbox.faults import Fault, Faults, hang, respond
+from sandbox.faults import Fault, Faults, Queues, hang, respond
 from sandbox.http import Server
 from sandbox.key_quotes import KeyQuote, quoting
 from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
@@ -66,6 +65,7 @@ class SandboxVideoService:
     Attributes:
         api_key: the only key that it accepts.
         faults: what goes wrong with coming requests.
+        scenarios: how the jobs go that coming requests create; the others succeed.
         requests: every request that arrived, without its key, in order.
         downloads: the MP4 files that were asked for.
         videos: by id, in the order of creation.
@@ -105,6 +105,7 @@ class SandboxVideoService:
         """
         self.api_key = api_key
         self.faults = Faults()
+        self.scenarios = Queues[Scenario]()
         self.requests: list[Request] = []
         self.videos: dict[str, Video] = {}
         self.replicas: dict[str, Replica] = {}
@@ -125,8 +126,6 @@ class SandboxVideoService:
         self.wire = Wire(clock)
         self.wire.secrets.add(api_key)
         self._clock = clock
-        self._video_scenarios: deque[Scenario] = deque()
-        self._replica_scenarios: deque[Scenario] = deque()
         self._scheduler = Scheduler(clock)
         self.downloads = player.Downloads(
             lambda: self.faults.take(player.DOWNLOAD), self._scheduler
@@ -166,30 +165,11 @@ class SandboxVideoService:
 
     def next_video(self, *scenarios: Scenario) -> None:
         """Play ``scenarios`` with the next videos created, one each; the others succeed."""
-        self._video_scenarios.extend(scenarios)
+        self.scenarios.next("create_video", *scenarios)
 
     def next_replica(self, *scenarios: Scenario) -> None:
         """Play ``scenarios`` with the next replicas created, one each; the others succeed."""
-        self._replica_scenarios.extend(scenarios)
-
-    def pending_scenarios(self) -> list[tuple[Operation, Scenario]]:
-        """Return the scenarios of coming jobs, each with the operation that creates its job."""
-        videos: list[tuple[Operation, Scenario]] = [
-            ("create_video", each) for each in self._video_scenarios
-        ]
-        return [*videos, *(("create_replica", each) for each in self._replica_scenarios)]
-
-    def drop_scenario(self, scenario: Scenario) -> None:
-        """Remove this one scenario if no job has it yet; an equal one stays."""
-        for pending in (self._video_scenarios, self._replica_scenarios):
-            kept = [each for each in pending if each is not scenario]
-            pending.clear()
-            pending.extend(kept)
-
-    def clear_scenarios(self) -> None:
-        """Let the coming jobs succeed."""
-        self._video_scenarios.clear()
-        self._replica_scenarios.clear()
+        self.scenarios.next("create_replica", *scenarios)
 
     def set_callback_times(self, times: int) -> None:
         """Send every callback ``times`` times: those of open jobs and of coming ones."""
@@ -359,7 +339,7 @@ class SandboxVideoService:
         replica = self.replicas.get(members["replica_id"])
         if replica is None:
             return service_bodies.bad_request("Invalid replica_id")
-        scenario = self._video_scenarios.popleft() if self._video_scenarios else Scenario()
+        scenario = self.scenarios.take("create_video") or Scenario()
         video_id = f"v{secrets.token_hex(5)}"
         video = Video(
             video_id=video_id,
@@ -395,7 +375,7 @@ class SandboxVideoService:
         )
         if isinstance(members, str):
             return service_bodies.bad_request(members)
-        scenario = self._replica_scenarios.popleft() if self._replica_scenarios else Scenario()
+        scenario = self.scenarios.take("create_replica") or Scenario()
         replica_id = f"r{secrets.token_hex(5)}"
         replica = Replica(
             replica_id=replica_id,

@@ -69,7 +69,7 @@ def _service_json(service: SandboxVideoService, now: datetime) -> Json:
         "next": _numbered(
             [
                 *(_fault_json(name, each, "service") for name, each in service.faults.waiting()),
-                *(_scenario_json(name, scenario) for name, scenario in service.pending_scenarios()),
+                *(_scenario_json(name, each) for name, each in service.scenarios.waiting()),
             ]
         ),
         "jobs": [_job_json(service, each, now) for each in jobs],

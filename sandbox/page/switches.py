@@ -16,8 +16,8 @@ from sandbox.page.actions import PageRequest, failed
 from sandbox.scenarios import Scenario
 from sandbox.service_limits import RateLimit
 from sandbox.slack import RESPONSE_URL, SandboxSlack
+from sandbox.video_service import CREATES, SandboxVideoService
 from sandbox.video_service import OPERATIONS as SERVICE_OPERATIONS
-from sandbox.video_service import SandboxVideoService
 
 Side = Literal["service", "slack"]
 
@@ -213,17 +213,14 @@ class Switches:
             planned = fault(request.what, request.side)
             faults.next(request.operation, planned)
             return self._planned(lambda: faults.drop(request.operation, planned))
+        if request.what not in JOB_SCENARIOS or request.operation not in CREATES:
+            return failed("refused", f"{request.what} cannot happen there.")
         scenario = (
             Scenario(end="never") if request.what == "never" else Scenario("error", request.reason)
         )
-        match request.side, request.what, request.operation:
-            case "service", "fail" | "never", "create_video":
-                self._service.next_video(scenario)
-            case "service", "fail" | "never", "create_replica":
-                self._service.next_replica(scenario)
-            case _:
-                return failed("refused", f"{request.what} cannot happen there.")
-        return self._planned(lambda: self._service.drop_scenario(scenario))
+        scenarios = self._service.scenarios
+        scenarios.next(request.operation, scenario)
+        return self._planned(lambda: scenarios.drop(request.operation, scenario))
 
     def drop(self, number: int) -> Json | None:
         """Drop a plan that has not happened yet; return a failed outcome for an unknown number."""
@@ -252,9 +249,8 @@ class Switches:
 
     def reset(self) -> None:
         """Turn off every fault; jobs and messages stay."""
-        for faults in (self._slack.faults, self._service.faults):
-            faults.clear()
-        self._service.clear_scenarios()
+        for queues in (self._slack.faults, self._service.faults, self._service.scenarios):
+            queues.clear()
         self.switch_service(
             ServiceSettings(
                 down=False,
