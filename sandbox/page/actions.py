@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError, validate_call
 
 from sandbox.block_kit import Json
 from sandbox.driver import CONNECTION_ERROR, ClientRefusal, InvalidResponse, Modal, Person, Response
@@ -32,123 +32,48 @@ class PageRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class TypeRequest(PageRequest):
-    """A line from the composer."""
-
-    channel: str
-    text: str
-    thread_ts: str | None = None
-
-
-class AskRequest(PageRequest):
-    """A video that somebody asks for whose page nobody looks at."""
-
-    channel: str
-    script: str
-    replica: str
-
-
-class PressRequest(PageRequest):
-    """A button of a message, or a choice in one of its menus."""
-
-    channel: str
-    ts: str
-    block_id: str
-    action_id: str
-    value: Any = None
-
-
-class OptionsRequest(PageRequest):
-    """A query typed into an external menu of a message."""
-
-    channel: str
-    ts: str
-    block_id: str
-    action_id: str
-    query: str = ""
-
-
-class FormPressRequest(PageRequest):
-    """A button of a form, or a choice in a field that notifies the bot at once."""
-
-    block_id: str
-    action_id: str
-    value: Any = None
-    values: Values = {}
-
-
-class FormOptionsRequest(PageRequest):
-    """A query typed into an external menu of a form."""
-
-    block_id: str
-    action_id: str
-    query: str = ""
-    values: Values = {}
-
-
-class SubmitRequest(PageRequest):
-    """A form that is submitted."""
-
-    values: Values = {}
-
-
-class CloseRequest(PageRequest):
-    """A form that is closed, or all open forms."""
-
-    all: bool = False
-
-
-class ShortcutRequest(PageRequest):
-    """A shortcut of the app by its name: a global one, or one for a message."""
-
-    name: str
-    channel: str | None = None
-    ts: str | None = None
-
-
-class HomeRequest(PageRequest):
-    """A tab of the app that is opened."""
-
-    tab: Literal["home", "messages"] = "home"
+# What the page sends becomes the arguments: strictly, and nothing else.
+_checked: Final = validate_call(config=ConfigDict(strict=True))
 
 
 class PersonActions:
-    """The actions of one person."""
+    """The actions of one person; wrong arguments raise ``ValidationError``."""
 
     def __init__(self, slack: SandboxSlack, name: str) -> None:
         self._slack = slack
         self._person = Person(slack, name)
 
-    async def type(self, request: TypeRequest) -> Json:
+    @_checked
+    async def type(self, channel: str, text: str, thread_ts: str | None = None) -> Json:
         """Post a message, or run a slash command."""
-        place = self._slack.channels.get(request.channel)
+        place = self._slack.channels.get(channel)
         if place is None or self._person.user.id not in place.members:
             raise Gone("That conversation does not exist.")
         if (reason := snapshot.read_only(self._slack, place)) is not None:
             return failed("read_only", reason)
-        thread_ts = request.thread_ts
         if thread_ts is not None:
             parent = self._message(place.id, thread_ts)
             if parent.visible_to is not None:
                 raise ClientRefusal("Nobody can reply to a message that only one person sees.")
             thread_ts = parent.thread_ts or parent.ts
-        if not request.text.strip():
+        if not text.strip():
             raise ClientRefusal("There is nothing to send.")
-        if len(request.text) > _MAX_LENGTH:
+        if len(text) > _MAX_LENGTH:
             raise ClientRefusal(f"A message has at most {_MAX_LENGTH:,} characters.")
-        if request.text.startswith("/"):
-            return await self._command(request)
-        message = self._person.say(request.text, place.id, thread_ts)
+        if text.startswith("/"):
+            return await self._command(text, channel, thread_ts)
+        message = self._person.say(text, place.id, thread_ts)
         return {"ok": True, "message": snapshot.message_json(message)}
 
-    async def ask(self, request: AskRequest) -> Json:
+    @_checked
+    async def ask(self, channel: str, script: str, replica: str) -> Json:
         """Ask for a video with the form, even if the same was asked for before."""
         command, *_ = self._slack.app.commands
-        await self._person.command(command.command, request.script, request.channel)
+        await self._person.command(command.command, script, channel)
         form = self._person.modal
         if form is None:
             raise ClientRefusal(f"No form opened for {self._person.user.name}.")
-        await form.submit({"replica_id": request.replica})
+        await form.submit({"replica_id": replica})
         if form.is_open and not form.errors:  # it offers what there is
             await form.submit()
         if form.is_open:
@@ -156,51 +81,68 @@ class PersonActions:
             raise ClientRefusal(" ".join(form.errors.values()))
         return {"ok": True}
 
-    async def press(self, request: PressRequest) -> Json:
+    @_checked
+    async def press(
+        self, channel: str, ts: str, block_id: str, action_id: str, value: object = None
+    ) -> Json:
         """Press a button of a message, or choose a value in it."""
-        message = self._message(request.channel, request.ts)
-        answer = await self._person.press(
-            message, request.block_id, request.action_id, request.value
-        )
-        return _outcome(answer)
+        message = self._message(channel, ts)
+        return _outcome(await self._person.press(message, block_id, action_id, value))
 
-    async def look_up(self, request: OptionsRequest) -> Json:
+    @_checked
+    async def look_up(
+        self, channel: str, ts: str, block_id: str, action_id: str, query: str = ""
+    ) -> Json:
         """Return the options of an external menu of a message."""
-        message = self._message(request.channel, request.ts)
-        return _offered(
-            await self._person.look_up(message, request.block_id, request.action_id, request.query)
-        )
+        message = self._message(channel, ts)
+        return _offered(await self._person.look_up(message, block_id, action_id, query))
 
-    async def shortcut(self, request: ShortcutRequest) -> Json:
-        """Choose a shortcut, global or from the menu of a message."""
-        if request.channel is None or request.ts is None:
-            return self._with_views(_outcome(await self._person.shortcut(request.name)))
-        message = self._message(request.channel, request.ts)
-        answer = await self._person.message_shortcut(message, request.name)
+    @_checked
+    async def shortcut(self, name: str, channel: str | None = None, ts: str | None = None) -> Json:
+        """Choose a shortcut by its name: a global one, or one from the menu of a message."""
+        if channel is None or ts is None:
+            return self._with_views(_outcome(await self._person.shortcut(name)))
+        answer = await self._person.message_shortcut(self._message(channel, ts), name)
         return self._with_views(_outcome(answer))
 
-    async def open_home(self, request: HomeRequest) -> Json:
+    @_checked
+    async def open_home(self, tab: Literal["home", "messages"] = "home") -> Json:
         """Open a tab of the app."""
-        return _outcome(await self._person.open_home(request.tab))
+        return _outcome(await self._person.open_home(tab))
 
-    async def press_in_form(self, view_id: str, request: FormPressRequest) -> Json:
+    @_checked
+    async def press_in_form(
+        self,
+        view_id: str,
+        block_id: str,
+        action_id: str,
+        value: object = None,
+        values: Values | None = None,
+    ) -> Json:
         """Press a button of a form, or choose a value in it."""
         modal = self._modal(view_id)
-        modal.type(request.values)
-        return self._with_views(
-            _outcome(await modal.press(request.block_id, request.action_id, request.value))
-        )
+        modal.type(values or {})
+        return self._with_views(_outcome(await modal.press(block_id, action_id, value)))
 
-    async def look_up_in_form(self, view_id: str, request: FormOptionsRequest) -> Json:
+    @_checked
+    async def look_up_in_form(
+        self,
+        view_id: str,
+        block_id: str,
+        action_id: str,
+        query: str = "",
+        values: Values | None = None,
+    ) -> Json:
         """Return the options of an external menu of a form."""
         modal = self._modal(view_id)
-        modal.type(request.values)
-        return _offered(await modal.look_up(request.block_id, request.action_id, request.query))
+        modal.type(values or {})
+        return _offered(await modal.look_up(block_id, action_id, query))
 
-    async def submit(self, view_id: str, request: SubmitRequest) -> Json:
+    @_checked
+    async def submit(self, view_id: str, values: Values | None = None) -> Json:
         """Submit a form."""
         modal = self._modal(view_id)
-        modal.type(request.values, finished=True)
+        modal.type(values or {}, finished=True)
         try:
             answer = await modal.submit()
         except InvalidResponse:
@@ -211,9 +153,10 @@ class PersonActions:
             return self._with_views({"ok": True})
         return self._with_views(failed(_code(answer), CONNECTION_ERROR, shown=True))
 
-    async def close(self, view_id: str, request: CloseRequest) -> Json:
+    @_checked
+    async def close(self, view_id: str, *, whole_stack: bool = False) -> Json:
         """Close a form, or all open forms."""
-        await self._modal(view_id).close(whole_stack=request.all)
+        await self._modal(view_id).close(whole_stack=whole_stack)
         return self._with_views({"ok": True})
 
     async def outcome_of(self, action: Awaitable[Json]) -> Json:
@@ -229,6 +172,8 @@ class PersonActions:
             outcome = failed(
                 "invalid_response", f"Slack does not accept the app's response: {error}"
             )
+        except ValidationError:
+            raise
         except Exception:  # noqa: BLE001 - the page goes on, the developer finds the traceback
             _log.exception("an action on the page failed")
             outcome = failed("sandbox_error", "The sandbox failed. See its log.")
@@ -236,13 +181,13 @@ class PersonActions:
             outcome = self._with_views(outcome)
         return {**outcome, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
 
-    async def _command(self, request: TypeRequest) -> Json:
-        match = _COMMAND.match(request.text)
+    async def _command(self, line: str, channel: str, thread_ts: str | None) -> Json:
+        match = _COMMAND.match(line)
         command, text = match.groups() if match else ("/", "")
-        if request.thread_ts is not None:
+        if thread_ts is not None:
             raise ClientRefusal(f"{command} cannot be used in a thread.")
         if command == _INVITE:
-            return self._invite(text.strip(), request.channel)
+            return self._invite(text.strip(), channel)
         known = {each.command for each in self._slack.app.commands}
         if known and command not in known:
             return failed(
@@ -250,7 +195,7 @@ class PersonActions:
                 f"{command} is not a command of any app here. To send it as a message, put a space "
                 "in front of it.",
             )
-        answer = await self._person.command(command, text.rstrip(), request.channel)
+        answer = await self._person.command(command, text.rstrip(), channel)
         if answer.ok:
             return {"ok": True}
         text = answer.message.text if answer.message is not None else ""

@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from bot.store import Store
 from sandbox.block_kit import Json
@@ -47,24 +47,20 @@ _PORTS_TRIED: Final = 20
 _HEARTBEAT_S: Final = 15.0
 _PANEL_INTERVAL_S: Final = 0.5
 
-_Model = TypeVar("_Model", bound=BaseModel)
-
-# The actions by the last part of their path: the body of the request, and the method.
-_ACTIONS: Final[dict[str, tuple[type[actions.PageRequest], Callable[..., Awaitable[Json]]]]] = {
-    "type": (actions.TypeRequest, PersonActions.type),
-    "ask": (actions.AskRequest, PersonActions.ask),
-    "press": (actions.PressRequest, PersonActions.press),
-    "options": (actions.OptionsRequest, PersonActions.look_up),
-    "shortcut": (actions.ShortcutRequest, PersonActions.shortcut),
-    "home": (actions.HomeRequest, PersonActions.open_home),
+# The actions by the last part of their path.
+_ACTIONS: Final[dict[str, Callable[..., Awaitable[Json]]]] = {
+    "type": PersonActions.type,
+    "ask": PersonActions.ask,
+    "press": PersonActions.press,
+    "options": PersonActions.look_up,
+    "shortcut": PersonActions.shortcut,
+    "home": PersonActions.open_home,
 }
-_FORM_ACTIONS: Final[
-    dict[str, tuple[type[actions.PageRequest], Callable[..., Awaitable[Json]]]]
-] = {
-    "press": (actions.FormPressRequest, PersonActions.press_in_form),
-    "options": (actions.FormOptionsRequest, PersonActions.look_up_in_form),
-    "submit": (actions.SubmitRequest, PersonActions.submit),
-    "close": (actions.CloseRequest, PersonActions.close),
+_FORM_ACTIONS: Final[dict[str, Callable[..., Awaitable[Json]]]] = {
+    "press": PersonActions.press_in_form,
+    "options": PersonActions.look_up_in_form,
+    "submit": PersonActions.submit,
+    "close": PersonActions.close,
 }
 
 
@@ -274,50 +270,52 @@ class Page:
     async def _serve_action(self, request: web.Request) -> web.StreamResponse:
         person = self._user(request.match_info["person"])
         view = request.match_info.get("view")
-        table = _ACTIONS if view is None else _FORM_ACTIONS
-        name = request.match_info["action"]
-        if name not in table:
+        do = (_ACTIONS if view is None else _FORM_ACTIONS).get(request.match_info["action"])
+        if do is None:
             raise web.HTTPNotFound
-        model, do = table[name]
-        body = await _read(request, model)
+        body = await _read(request)
         actor = self._actions.setdefault(person.id, PersonActions(self._slack, person.id))
-        action = do(actor, *([] if view is None else [view]), body)
+        action = do(actor, *([] if view is None else [view]), **body)
         return _answer(await actor.outcome_of(action))
 
     async def _switch_service(self, request: web.Request) -> web.StreamResponse:
-        self._switches.switch_service(await _read(request, switches.ServiceSettings))
+        self._switches.switch_service(switches.ServiceSettings.model_validate(await _read(request)))
         return self._switched(None)
 
     async def _switch_slack(self, request: web.Request) -> web.StreamResponse:
-        self._switches.switch_slack(await _read(request, switches.SlackSettings))
+        self._switches.switch_slack(switches.SlackSettings.model_validate(await _read(request)))
         return self._switched(None)
 
     async def _switch_bot(self, request: web.Request) -> web.StreamResponse:
-        return self._switched(self._switches.switch_bot(await _read(request, switches.BotSettings)))
+        return self._switched(
+            self._switches.switch_bot(switches.BotSettings.model_validate(await _read(request)))
+        )
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
-        return self._switched(self._switches.plan(await _read(request, switches.PlanRequest)))
+        return self._switched(
+            self._switches.plan(switches.PlanRequest.model_validate(await _read(request)))
+        )
 
     async def _drop_plan(self, request: web.Request) -> web.StreamResponse:
-        await _read(request, actions.PageRequest)
+        actions.PageRequest.model_validate(await _read(request))
         return self._switched(self._switches.drop(int(request.match_info["number"])))
 
     async def _clear_wire(self, request: web.Request) -> web.StreamResponse:
-        await _read(request, actions.PageRequest)
+        actions.PageRequest.model_validate(await _read(request))
         self._slack.wire.exchanges.clear()
         self._journal.note("wire_cleared", dict, None)
         return self._switched(None)
 
     async def _act_on_job(self, request: web.Request) -> web.StreamResponse:
-        body = await _read(request, switches.JobRequest)
+        body = switches.JobRequest.model_validate(await _read(request))
         return self._switched(await self._switches.act(request.match_info["id"], body))
 
     async def _change_channel(self, request: web.Request) -> web.StreamResponse:
-        body = await _read(request, switches.ChannelSettings)
+        body = switches.ChannelSettings.model_validate(await _read(request))
         return self._switched(self._switches.change_channel(request.match_info["id"], body))
 
     async def _reset(self, request: web.Request) -> web.StreamResponse:
-        await _read(request, actions.PageRequest)
+        actions.PageRequest.model_validate(await _read(request))
         self._switches.reset()
         return self._switched(None)
 
@@ -347,6 +345,9 @@ async def _json_errors(request: web.Request, handler: Handler) -> web.StreamResp
         if not request.path.startswith("/api/") or error.status < HTTPStatus.BAD_REQUEST:
             raise
         return _answer({"error": error.text or error.reason}, error.status)
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        return _answer({"error": "; ".join(wrong)}, HTTPStatus.BAD_REQUEST)
 
 
 def _check_origin(request: web.Request) -> None:
@@ -355,23 +356,21 @@ def _check_origin(request: web.Request) -> None:
         raise web.HTTPForbidden(text="Only this page's own requests are answered.")
 
 
-async def _read(request: web.Request, model: type[_Model]) -> _Model:
+async def _read(request: web.Request) -> Json:
     """Return the body of a request from the page.
 
     Raises:
-        web.HTTPException: the body is invalid.
+        web.HTTPException: it is no JSON object.
     """
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Content-Type has to be application/json.")
     try:
-        return model.model_validate(_json(await request.read()))
-    except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors()
-        ]
-        raise web.HTTPBadRequest(text="; ".join(wrong)) from None
+        body = _json(await request.read())
     except (ValueError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"The body has to be JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise web.HTTPBadRequest(text="The body has to be a JSON object.")
+    return body
 
 
 def _json(body: bytes) -> object:

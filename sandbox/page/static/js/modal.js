@@ -13,13 +13,13 @@ let opener = null;
 
 function closeAll() {
   const top = state.views.at(-1);
-  if (top) inView(top.id, "close", { all: true });
+  if (top) inView(top.id, "close", { whole_stack: true });
 }
 
 function newForm(view) {
   return viewForm(view, {
     onSubmit: (values) => inView(view.id, "submit", { values }),
-    onBack: () => inView(view.id, "close", { all: false }),
+    onBack: () => inView(view.id, "close", { whole_stack: false }),
     onClose: closeAll,
   });
 }
