@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, validate_call
+from pydantic import ConfigDict, ValidationError, validate_call
 
 from sandbox.block_kit import Json
 from sandbox.driver import CONNECTION_ERROR, ClientRefusal, InvalidResponse, Modal, Person, Response
@@ -26,14 +26,8 @@ _INVITE: Final = "/invite"
 Values = dict[str, dict[str, Any]]
 
 
-class PageRequest(BaseModel):
-    """The body of a request from the page."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-# What the page sends becomes the arguments: strictly, and nothing else.
-_checked: Final = validate_call(config=ConfigDict(strict=True))
+#: What the page sends becomes the arguments: strictly, and nothing else.
+checked: Final = validate_call(config=ConfigDict(strict=True))
 
 
 class PersonActions:
@@ -43,7 +37,7 @@ class PersonActions:
         self._slack = slack
         self._person = Person(slack, name)
 
-    @_checked
+    @checked
     async def type(self, channel: str, text: str, thread_ts: str | None = None) -> Json:
         """Post a message, or run a slash command."""
         place = self._slack.channels.get(channel)
@@ -65,7 +59,7 @@ class PersonActions:
         message = self._person.say(text, place.id, thread_ts)
         return {"ok": True, "message": snapshot.message_json(message)}
 
-    @_checked
+    @checked
     async def ask(self, channel: str, script: str, replica: str) -> Json:
         """Ask for a video with the form, even if the same was asked for before."""
         command, *_ = self._slack.app.commands
@@ -81,7 +75,7 @@ class PersonActions:
             raise ClientRefusal(" ".join(form.errors.values()))
         return {"ok": True}
 
-    @_checked
+    @checked
     async def press(
         self, channel: str, ts: str, block_id: str, action_id: str, value: object = None
     ) -> Json:
@@ -89,7 +83,7 @@ class PersonActions:
         message = self._message(channel, ts)
         return _outcome(await self._person.press(message, block_id, action_id, value))
 
-    @_checked
+    @checked
     async def look_up(
         self, channel: str, ts: str, block_id: str, action_id: str, query: str = ""
     ) -> Json:
@@ -97,7 +91,7 @@ class PersonActions:
         message = self._message(channel, ts)
         return _offered(await self._person.look_up(message, block_id, action_id, query))
 
-    @_checked
+    @checked
     async def shortcut(self, name: str, channel: str | None = None, ts: str | None = None) -> Json:
         """Choose a shortcut by its name: a global one, or one from the menu of a message."""
         if channel is None or ts is None:
@@ -105,12 +99,12 @@ class PersonActions:
         answer = await self._person.message_shortcut(self._message(channel, ts), name)
         return self._with_views(_outcome(answer))
 
-    @_checked
+    @checked
     async def open_home(self, tab: Literal["home", "messages"] = "home") -> Json:
         """Open a tab of the app."""
         return _outcome(await self._person.open_home(tab))
 
-    @_checked
+    @checked
     async def press_in_form(
         self,
         view_id: str,
@@ -124,7 +118,7 @@ class PersonActions:
         modal.type(values or {})
         return self._with_views(_outcome(await modal.press(block_id, action_id, value)))
 
-    @_checked
+    @checked
     async def look_up_in_form(
         self,
         view_id: str,
@@ -138,7 +132,7 @@ class PersonActions:
         modal.type(values or {})
         return _offered(await modal.look_up(block_id, action_id, query))
 
-    @_checked
+    @checked
     async def submit(self, view_id: str, values: Values | None = None) -> Json:
         """Submit a form."""
         modal = self._modal(view_id)
@@ -153,7 +147,7 @@ class PersonActions:
             return self._with_views({"ok": True})
         return self._with_views(failed(_code(answer), CONNECTION_ERROR, shown=True))
 
-    @_checked
+    @checked
     async def close(self, view_id: str, *, whole_stack: bool = False) -> Json:
         """Close a form, or all open forms."""
         await self._modal(view_id).close(whole_stack=whole_stack)

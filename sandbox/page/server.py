@@ -287,35 +287,31 @@ class Page:
         return self._switched(None)
 
     async def _switch_bot(self, request: web.Request) -> web.StreamResponse:
-        return self._switched(
-            self._switches.switch_bot(switches.BotSettings.model_validate(await _read(request)))
-        )
+        return self._switched(self._switches.switch_bot(**await _read(request)))
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
-        return self._switched(
-            self._switches.plan(switches.PlanRequest.model_validate(await _read(request)))
-        )
+        return self._switched(self._switches.plan(**await _read(request)))
 
     async def _drop_plan(self, request: web.Request) -> web.StreamResponse:
-        actions.PageRequest.model_validate(await _read(request))
+        await _read(request)
         return self._switched(self._switches.drop(int(request.match_info["number"])))
 
     async def _clear_wire(self, request: web.Request) -> web.StreamResponse:
-        actions.PageRequest.model_validate(await _read(request))
+        await _read(request)
         self._slack.wire.exchanges.clear()
         self._journal.note("wire_cleared", dict, None)
         return self._switched(None)
 
     async def _act_on_job(self, request: web.Request) -> web.StreamResponse:
-        body = switches.JobRequest.model_validate(await _read(request))
-        return self._switched(await self._switches.act(request.match_info["id"], body))
+        body = await _read(request)
+        return self._switched(await self._switches.act(request.match_info["id"], **body))
 
     async def _change_channel(self, request: web.Request) -> web.StreamResponse:
-        body = switches.ChannelSettings.model_validate(await _read(request))
-        return self._switched(self._switches.change_channel(request.match_info["id"], body))
+        body = await _read(request)
+        return self._switched(self._switches.change_channel(request.match_info["id"], **body))
 
     async def _reset(self, request: web.Request) -> web.StreamResponse:
-        actions.PageRequest.model_validate(await _read(request))
+        await _read(request)
         self._switches.reset()
         return self._switched(None)
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from bot.model import ApprovalPolicy
 from bot.store import Store
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
 from sandbox.key_quotes import KeyQuote
-from sandbox.page.actions import PageRequest, failed
+from sandbox.page.actions import checked, failed
 from sandbox.scenarios import Scenario
 from sandbox.service_limits import RateLimit
 from sandbox.slack import RESPONSE_URL, SandboxSlack
@@ -20,6 +20,7 @@ from sandbox.video_service import CREATES, SandboxVideoService
 from sandbox.video_service import OPERATIONS as SERVICE_OPERATIONS
 
 Side = Literal["service", "slack"]
+_Reason = Annotated[str | None, Field(max_length=1_000)]
 
 #: The operations of each side.
 OPERATIONS: Final[dict[Side, tuple[str, ...]]] = {
@@ -72,6 +73,12 @@ def fault(what: str, side: Side) -> Fault:
     return faults[what]
 
 
+class PageRequest(BaseModel):
+    """The body of a request from the page."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
 class PaceSettings(PageRequest):
     """How many seconds things take, for jobs created from now on."""
 
@@ -107,35 +114,6 @@ class SlackSettings(PageRequest):
     rate_limits: bool = False
     auth_error: Literal["token_revoked", "account_inactive", "invalid_auth"] | None = None
     history_scopes: bool = True
-
-
-class BotSettings(PageRequest):
-    """Whether requests need approval."""
-
-    approval: bool
-
-
-class ChannelSettings(PageRequest):
-    """Whether the app is a member of a channel, and whether it is archived."""
-
-    has_app: bool | None = None
-    is_archived: bool | None = None
-
-
-class PlanRequest(PageRequest):
-    """What happens to the next request of an operation, or to the job that it creates."""
-
-    side: Side
-    operation: str
-    what: str
-    reason: str | None = Field(None, max_length=1_000)
-
-
-class JobRequest(PageRequest):
-    """What a job does now."""
-
-    do: Literal["finish", "fail", "call_back", "delete"]
-    reason: str | None = Field(None, max_length=1_000)
 
 
 class Switches:
@@ -183,7 +161,8 @@ class Switches:
             slack.scopes -= _HISTORY
             slack.scopes |= self._scopes & _HISTORY if request.history_scopes else set()
 
-    def switch_bot(self, request: BotSettings) -> Json | None:
+    @checked
+    def switch_bot(self, *, approval: bool) -> Json | None:
         """Set whether requests need approval; return a failed outcome without a bot, else None."""
         if (store := self._store()) is None:
             return failed("gone", "The bot does not run.")
@@ -193,34 +172,36 @@ class Switches:
         on = replace(given, approvers=given.approvers or frozenset(people))
         # They can still decide about what waits already.
         off = replace(on, approvers=frozenset(), admins=on.everybody)
-        jobs.approvals = on if request.approval else off
+        jobs.approvals = on if approval else off
         return None
 
-    def change_channel(self, name: str, request: ChannelSettings) -> Json | None:
+    @checked
+    def change_channel(
+        self, name: str, *, has_app: bool | None = None, is_archived: bool | None = None
+    ) -> Json | None:
         """Change a channel; return a failed outcome if that is impossible, else None."""
         if name not in self._channels:
             return failed("gone", "There is no such channel.")
-        changes = request.model_dump(exclude={"has_app"}, exclude_none=True)
-        self._slack.change_channel(name, with_bot=request.has_app, **changes)
+        changes = {} if is_archived is None else {"is_archived": is_archived}
+        self._slack.change_channel(name, with_bot=has_app, **changes)
         return None
 
-    def plan(self, request: PlanRequest) -> Json:
+    @checked
+    def plan(self, side: Side, operation: str, what: str, reason: _Reason = None) -> Json:
         """Plan a fault or scenario; return the outcome, with the number of the plan."""
-        if request.operation not in OPERATIONS[request.side]:
-            return failed("refused", f"{request.operation} is not an operation of that side.")
-        if request.what in FAULTS:
-            faults = self._slack.faults if request.side == "slack" else self._service.faults
-            planned = fault(request.what, request.side)
-            faults.next(request.operation, planned)
-            return self._planned(lambda: faults.drop(request.operation, planned))
-        if request.what not in JOB_SCENARIOS or request.operation not in CREATES:
-            return failed("refused", f"{request.what} cannot happen there.")
-        scenario = (
-            Scenario(end="never") if request.what == "never" else Scenario("error", request.reason)
-        )
+        if operation not in OPERATIONS[side]:
+            return failed("refused", f"{operation} is not an operation of that side.")
+        if what in FAULTS:
+            faults = self._slack.faults if side == "slack" else self._service.faults
+            planned = fault(what, side)
+            faults.next(operation, planned)
+            return self._planned(lambda: faults.drop(operation, planned))
+        if what not in JOB_SCENARIOS or operation not in CREATES:
+            return failed("refused", f"{what} cannot happen there.")
+        scenario = Scenario(end="never") if what == "never" else Scenario("error", reason)
         scenarios = self._service.scenarios
-        scenarios.next(request.operation, scenario)
-        return self._planned(lambda: scenarios.drop(request.operation, scenario))
+        scenarios.next(operation, scenario)
+        return self._planned(lambda: scenarios.drop(operation, scenario))
 
     def drop(self, number: int) -> Json | None:
         """Drop a plan that has not happened yet; return a failed outcome for an unknown number."""
@@ -229,14 +210,20 @@ class Switches:
         self._plans[number]()
         return None
 
-    async def act(self, job_id: str, request: JobRequest) -> Json | None:
+    @checked
+    async def act(
+        self,
+        job_id: str,
+        do: Literal["finish", "fail", "call_back", "delete"],
+        reason: _Reason = None,
+    ) -> Json | None:
         """Act on a job; return a failed outcome if that is impossible, else None."""
         try:
-            match request.do:
+            match do:
                 case "finish":
                     self._service.finish(job_id)
                 case "fail":
-                    self._service.fail(job_id, request.reason)
+                    self._service.fail(job_id, reason)
                 case "delete":
                     self._service.delete(job_id)
                 case "call_back":
@@ -265,7 +252,7 @@ class Switches:
         self._service.pace = self._pace
         self.switch_slack(SlackSettings(rate_limits=False, auth_error=None, history_scopes=True))
         if self._approvals is not None:
-            self.switch_bot(BotSettings(approval=bool(self._approvals.approvers)))
+            self.switch_bot(approval=bool(self._approvals.approvers))
         for name, (with_bot, archived) in self._channels.items():
             channel = self._slack.channels[name]
             if (self._slack.bot.id in channel.members, channel.is_archived) != (with_bot, archived):
