@@ -51,8 +51,7 @@ class LimitedServer:
     def __init__(
         self, app: web.Application, *, receive_timeout: timedelta, shutdown_timeout: timedelta
     ) -> None:
-        app.middlewares.append(self._on_request)
-        app.on_response_prepare.append(_drop_server_header)
+        app.on_response_prepare.append(_finish_headers)
         self._receive_timeout_s = receive_timeout.total_seconds()
         self._runner = web.AppRunner(app, shutdown_timeout=shutdown_timeout.total_seconds())
         self._listener: asyncio.Server
@@ -108,20 +107,6 @@ class LimitedServer:
     def protect(self, request: web.Request) -> AbstractContextManager[None]:
         """Do not close the request's connection to make room for others."""
         return self._connections.protect(_connection_of(request))
-
-    @web.middleware
-    async def _on_request(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        try:
-            response = await handler(request)
-        except web.HTTPException as error:
-            error.force_close()
-            raise
-        # What is left of a body would be read for nothing.
-        if response.status >= HTTPStatus.BAD_REQUEST or not request.content.is_eof():
-            response.force_close()
-        return response
 
 
 class _Connections:
@@ -296,9 +281,15 @@ def _connection_of(request: web.BaseRequest) -> _Connection:
     return connection
 
 
-async def _drop_server_header(_: web.Request, response: web.StreamResponse) -> None:
-    """Drop the header in which aiohttp names its version and Python's."""
-    response.headers.pop("Server", None)
+async def _finish_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Drop the header in which aiohttp names its version and Python's; close after a refusal.
+
+    What is left of a body would be read for nothing.
+    """
+    response.headers.pop(hdrs.SERVER, None)
+    if response.status >= HTTPStatus.BAD_REQUEST or not request.content.is_eof():
+        response.force_close()
+        response.headers[hdrs.CONNECTION] = "close"
 
 
 def _allowed_open_files() -> int:
