@@ -4,7 +4,6 @@ What Slack says about people, channels and user groups is asked in the backgroun
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Final, Generic, TypeGuard, TypeVar, cast
@@ -45,7 +44,6 @@ _DEFAULT_BOT_NAME: Final = "replica-videos"
 _MAX_NAMED: Final = 3
 _T = TypeVar("_T")
 _A = TypeVar("_A", bound="Answer")
-_MAX_KEPT: Final = 10_000
 _USERS: Final = "users.info"
 CONVERSATIONS: Final = "conversations.info"
 _GROUPS: Final = "usergroups.users.list"
@@ -64,7 +62,7 @@ _NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in
 
 
 class Lookups(Generic[_T]):
-    """Answers about ids, the last 10,000 of them.
+    """Answers about ids.
 
     Args:
         ask: asks Slack about an id; None if there was no answer.
@@ -85,7 +83,7 @@ class Lookups(Generic[_T]):
         self._background = background
         self._clock = clock
         self._max_age = max_age
-        self._answers: OrderedDict[str, tuple[datetime, _T]] = OrderedDict()
+        self._answers: dict[str, tuple[datetime, _T]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def prepare(self, key: str, max_age: timedelta | None = None) -> None:
@@ -124,9 +122,6 @@ class Lookups(Generic[_T]):
             answer = await self._ask(key)
             if answer is not None:
                 self._answers[key] = (self._clock.now(), answer)
-                self._answers.move_to_end(key)
-                if len(self._answers) > _MAX_KEPT:
-                    self._answers.popitem(last=False)
         finally:
             del self._asking[key]
 
