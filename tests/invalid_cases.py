@@ -61,7 +61,6 @@ class Request(_Case):
     timestamp: str = "{now}"
     timestamp_times: int = 1
     uppercase_signature: bool = False
-    repeated_header: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

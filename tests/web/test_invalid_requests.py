@@ -67,8 +67,6 @@ def signed(world: World, case: Request) -> tuple[dict[str, str], bytes]:
     if not case.unsigned:
         headers["X-Slack-Request-Timestamp"] = stamp
         headers["X-Slack-Signature"] = signature.upper() if case.uppercase_signature else signature
-    if case.repeated_header:
-        headers[case.repeated_header.lower()] = headers[case.repeated_header]
     if case.encoding:
         headers["Content-Encoding"] = case.encoding
     for name, text in case.headers.items():
