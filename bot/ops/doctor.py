@@ -127,7 +127,7 @@ async def examine(
         ("bot", _check_readiness(settings, timings), limit),
         ("Slack", _check_slack(settings, timings, clock), limit),
         ("people", _check_people(settings, timings), limit),
-        (_SERVICE, _check_service(settings, timings, clock), limit),
+        (_SERVICE, _check_service(settings, timings), limit),
     ]
     if post_to is not None:
         checks.append((POSTING, _try_posting(settings, post_to, timings), None))
@@ -326,13 +326,11 @@ def _bytes(count: int) -> str:
 # ── The video service ─────────────────────────────────────────────────────────────────────────────
 
 
-async def _check_service(
-    settings: Settings, timings: Timings, clock: Clock
-) -> AsyncIterator[Finding]:
+async def _check_service(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
     """Yield what a harmless read from the service shows."""
     url, key = settings.video_api_url, settings.video_api_key.get_secret_value()
     mask = Mask(settings.secrets)
-    yield (await read_unknown(url, key, settings, timings, clock, mask=mask))[0]
+    yield (await read_unknown(url, key, settings, timings, mask=mask))[0]
     finished = await asyncio.to_thread(stored_videos, settings.database_address)
     if hosts := hosts_to_allow(finished, settings.media_hosts):
         yield warning(
@@ -347,7 +345,6 @@ async def read_unknown(
     key: str,
     connection: ConnectionSettings,
     timings: Timings,
-    clock: Clock,
     *,
     mask: Mask,
 ) -> tuple[Finding, str]:
@@ -363,7 +360,7 @@ async def read_unknown(
     except OutsideError as failure:
         cause = explain(failure, url, timings.call_timeout, "VIDEO_API_URL")
         return error(_SERVICE, *cause), "VIDEO_API_URL"
-    found = _judge_service(response, body, mask, clock)
+    found = _judge_service(response, body, mask)
     return found, _WRONG.get(response.status_code, "" if found.ok else "VIDEO_API_URL")
 
 
@@ -389,9 +386,9 @@ async def list_replicas(
     return None
 
 
-def _judge_service(response: httpx.Response, body: bytes, mask: Mask, clock: Clock) -> Finding:
+def _judge_service(response: httpx.Response, body: bytes, mask: Mask) -> Finding:
     status = response.status_code
-    reason = service_errors.from_answer(response, body, mask=mask, now=clock.now()).reason
+    reason = service_errors.from_answer(response, body, mask=mask).reason
     said = str(status) if reason.startswith(_SILENT) else f"{status}: {reason.rstrip('.')}"
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     what = {"text/html": "a web page", "": "something else"}.get(kind, kind)

@@ -262,9 +262,7 @@ class Wizard:
         _heading("Video service")
 
         def check(url: str, key: str) -> Coroutine[Any, Any, tuple[Finding, str]]:
-            return read_unknown(
-                url.rstrip("/"), key, self._connection, TIMINGS, SystemClock(), mask=Mask([key])
-            )
+            return read_unknown(url.rstrip("/"), key, self._connection, TIMINGS, mask=Mask([key]))
 
         url, key = self._checked(["VIDEO_API_URL", "VIDEO_API_KEY"], check)
         self.replicas = asyncio.run(

@@ -510,8 +510,6 @@ class VideoService:
             before[:] = [*before[-_MAX_TROUBLES:], (now, call)]
         for whom in call.own:
             gate.hold(Failure.SERVICE_TROUBLE, error, whom=whom, call=call, pace=_OWN_PACE)
-        if (credit := gate.find(Failure.OUT_OF_CREDIT, path)) is not None:
-            gate.hold(Failure.OUT_OF_CREDIT, credit.error, self._timings.recheck_credit, whom=path)
         gate.leave(call)
 
     def _note_made(self, call: Call) -> None:
@@ -644,8 +642,7 @@ class VideoService:
                 content = b""
                 with suppress(Uncertain), translated():  # the status says enough
                     content = await content_of(response)
-                now = self._clock.now()
-                read_error = partial(from_answer, response, mask=self._mask, now=now)
+                read_error = partial(from_answer, response, mask=self._mask)
                 raise await self._read_answer(read_error, content)
 
     async def _read_answer(self, read: Callable[[bytes], _T], content: bytes) -> _T:

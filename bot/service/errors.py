@@ -8,9 +8,8 @@ import json
 import ssl
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final
@@ -148,7 +147,7 @@ NOTHING_DONE: Final = frozenset(
 )
 """The HTTP statuses that say that the same request may be sent again later."""
 _MAX_REASON: Final = 500  # characters
-_MAX_RETRY_AFTER: Final = timedelta(days=1)
+_MAX_RETRY_AFTER_S: Final = 24 * 60 * 60
 
 _NOT_SENT: Final = (Unavailable, "The video service can't be reached.")
 _NO_ANSWER: Final = (Uncertain, "The video service didn't answer in time.")
@@ -227,22 +226,19 @@ def translated() -> Iterator[None]:
         raise outcome(reason, cause=cause_of(error)) from error
 
 
-def from_answer(
-    response: httpx.Response, body: bytes, *, mask: Mask, now: datetime
-) -> OutsideError:
+def from_answer(response: httpx.Response, body: bytes, *, mask: Mask) -> OutsideError:
     """Return what an answer means that is not 2xx, with the service's own words as the reason.
 
     Args:
         response: The answer: its status decides.
         body: Its content, as far as it came.
         mask: Masks our key, which some services quote.
-        now: For a Retry-After that is a date.
     """
     status = response.status_code
     said = without_keys(shown(_reason(body, mask)))  # some services quote what they were sent
     reason = said or f"The video service answered {status} without saying why."
     if status in NOTHING_DONE:
-        retry_after = _retry_after(response.headers.get("retry-after", ""), now)
+        retry_after = _retry_after(response.headers.get("retry-after", ""))
         return Unavailable(reason, retry_after=retry_after, cause=http_cause(status))
     if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return Refused(reason, code=str(status))
@@ -265,15 +261,8 @@ def _cut(text: str) -> str:
     return words if len(words) <= _MAX_REASON else words[: _MAX_REASON - 1] + "…"
 
 
-def _retry_after(value: str, now: datetime) -> timedelta | None:
-    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110)."""
-    try:
-        wait = timedelta(seconds=int(value))
-    except OverflowError:
-        wait = _MAX_RETRY_AFTER
-    except ValueError:
-        try:
-            wait = parsedate_to_datetime(value) - now
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return min(max(wait, timedelta(0)), _MAX_RETRY_AFTER)
+def _retry_after(value: str) -> timedelta | None:
+    """Return the wait that a ``Retry-After`` header asks for in seconds; a date is not read."""
+    with suppress(ValueError):
+        return timedelta(seconds=min(max(int(value), 0), _MAX_RETRY_AFTER_S))
+    return None

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import aiohttp
@@ -191,7 +190,6 @@ async def test_408_425_and_429_mean_that_nothing_was_done(
     assert error.retry_after == timedelta(seconds=7)
 
 
-IN_A_MINUTE = format_datetime(ManualClock().now() + timedelta(minutes=1), usegmt=True)
 A_DAY = timedelta(days=1)
 
 
@@ -201,20 +199,16 @@ A_DAY = timedelta(days=1)
         ("7", timedelta(seconds=7)),
         ("0", timedelta(0)),
         ("-5", timedelta(0)),
-        (IN_A_MINUTE, timedelta(minutes=1)),
-        ("Mon, 02 Mar 2020 09:00:00 GMT", timedelta(0)),
-        ("Mon, 02 Mar 2199 09:00:00 GMT", A_DAY),
         ("86401", A_DAY),
         ("80000000000000", A_DAY),
         ("9" * 30, A_DAY),
         ("9" * 5000, None),
         ("soon", None),
         ("1.5", None),
-        ("Mon, 02 Mar 2026 09:01:00", None),
-        ("Mon, 02 Mar 2026 09:01:00 +99999999999999999999", None),
+        ("Mon, 02 Mar 2199 09:00:00 GMT", None),
     ],
 )
-async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
+async def test_retry_after_is_read_as_seconds_and_never_beyond_a_day(
     service: VideoService, sandbox: SandboxVideoService, header: str, wait: timedelta | None
 ) -> None:
     sandbox.faults.next("read_replica", CannedResponse(429, headers={"Retry-After": header}))
