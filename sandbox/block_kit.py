@@ -42,18 +42,14 @@ _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
 _LINK_KEYS: Final = frozenset({"url", "image_url", "thumbnail_url", "title_url", "video_url"})
 
 
-def validate_message(text: str | None, blocks: list[Json] | None) -> list[str]:
-    """Return the errors of a message; none if Slack would accept it."""
-    blocks = widened(blocks or [])
-    errors = [] if (text or "").strip() or blocks else ["it has neither text nor blocks"]
-    if size(text or "") > TEXT_LIMIT:
-        errors.append(f"text: longer than {TEXT_LIMIT} bytes")
+def validate_message(text: str, blocks: list[Json]) -> list[str]:
+    """Return the errors of a message's blocks; none if Slack would accept them."""
+    blocks = widened(blocks)
+    errors = []
     if len(blocks) > _BLOCKS_PER_MESSAGE:
         errors.append(f"blocks: more than {_BLOCKS_PER_MESSAGE}")
     if any(each.get("type") == "file_input" for each in objects(blocks)):
         errors.append("blocks: file_input is allowed in modals only")
-    if are_too_long(blocks):
-        errors.append(f"blocks: more than {_BLOCK_TEXT_LENGTH} characters in all")
     message = {"text": text, "blocks": blocks} if blocks else {"text": text or "-"}
     return errors + _validate(message, _class_named("Message"), "message") + _other_errors(blocks)
 

@@ -96,7 +96,6 @@ BAD_MESSAGES: dict[str, Any] = {
     "a file_input": [field({"type": "file_input"})],
     "emoji on mrkdwn": [{"type": "section", "text": {**mrkdwn(), "emoji": True}}],
     "rich text of an unknown piece": [rich({"type": "shout", "text": "psst"})],
-    "more text than a message holds": [section("a" * 2900)] * 5,
     "much markdown in all": [{"type": "markdown", "text": "a" * 6001}] * 2,
     "a block that is no object": ["words"],
 }
@@ -157,18 +156,6 @@ def test_an_error_names_the_path_of_the_faulty_value() -> None:
     assert len(complaints) == 1
     assert "message.blocks[1]" in complaints[0]
     assert "150" in complaints[0]
-
-
-def test_a_message_without_blocks_needs_text_within_the_limit(subtests: pytest.Subtests) -> None:
-    for text, is_good in [
-        ("Words", True),
-        ("a" * 4000, True),
-        ("a" * 4001, False),
-        ("", False),
-        (" ", False),
-    ]:
-        with subtests.test(text=text, is_good=is_good):
-            assert (validate_message(text, None) == []) is is_good
 
 
 def test_a_menu_accepts_up_to_100_options() -> None:

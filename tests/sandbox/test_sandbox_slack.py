@@ -166,8 +166,10 @@ async def test_a_message_is_validated(
 ) -> None:
     cases: list[tuple[Json, str]] = [
         ({"text": ""}, "no_text"),
+        ({"text": " "}, "no_text"),
         ({"text": "a" * 4001}, "msg_too_long"),
         ({"text": "a", "blocks": [section("")]}, "invalid_blocks"),
+        ({"text": "a", "blocks": [section("a" * 2900)] * 5}, "msg_blocks_too_long"),
         ({"text": "a", "blocks": "[{"}, "invalid_blocks_format"),
         ({"text": "a", "metadata": {"event_type": "card"}}, "invalid_metadata_format"),
         ({"text": "a", "blocks": [{"type": "video"}]}, "invalid_blocks"),
