@@ -2,8 +2,10 @@
 
 import html
 import re
+import textwrap
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -201,18 +203,9 @@ def _file(name: str, content_type: str) -> web.FileResponse:
 
 def _lines(script: str) -> list[str]:
     """Cut a script into lines for captions: at sentences, else between words."""
-    lines: list[str] = []
-    for sentence in re.split(r"(?<=[.!?…])\s+|\s*\n\s*", script.strip()):
-        line = ""
-        for word in sentence.split():
-            parts = [word[at : at + _CAPTION_LENGTH] for at in range(0, len(word), _CAPTION_LENGTH)]
-            for part in parts:
-                longer = f"{line} {part}".strip()
-                if len(longer) > _CAPTION_LENGTH:
-                    lines.append(line)
-                line = longer if len(longer) <= _CAPTION_LENGTH else part
-        lines += [line] if line else []
-    return lines
+    sentences = re.split(r"(?<=[.!?…])\s+|\s*\n\s*", script.strip())
+    wrapped = partial(textwrap.wrap, width=_CAPTION_LENGTH, break_on_hyphens=False)
+    return [line for sentence in sentences for line in wrapped(sentence)]
 
 
 def _moment(share: float) -> str:
