@@ -121,33 +121,15 @@ def _angled(inside: str, names: Callable[[str], str], now: datetime, zone: tzinf
 
 
 def _date(moment: datetime, pattern: str, now: datetime) -> str:
-    """Replace Slack's date tokens; unknown ones are kept."""
-    today = now.astimezone(moment.tzinfo).date()
-    days = (today - moment.date()).days
+    """Replace the date tokens of Slack's that the bot uses; others are kept."""
+    days = (now.astimezone(moment.tzinfo).date() - moment.date()).days
     pretty = {0: "today", 1: "yesterday", -1: "tomorrow"}.get(days)
-    day = f"{moment.day}{_ordinal(moment.day)}"
-    hour = moment.hour % 12 or 12
-    half = "AM" if moment.hour < 12 else "PM"  # noqa: PLR2004 - noon
     known = {
-        "date_num": f"{moment:%Y-%m-%d}",
-        "date_slash": f"{moment:%m/%d/%Y}",
-        "date": f"{moment:%B} {day}, {moment.year}",
-        "date_short": f"{moment:%b} {moment.day}, {moment.year}",
-        "date_long": f"{moment:%A}, {moment:%B} {day}, {moment.year}",
-        "time": f"{hour}:{moment:%M} {half}",
-        "time_secs": f"{hour}:{moment:%M:%S} {half}",
+        "date_short_pretty": pretty or f"{moment:%b} {moment.day}, {moment.year}",
+        "time": f"{moment.hour % 12 or 12}:{moment:%M %p}",
         "ago": _ago((now - moment).total_seconds()),
     }
-    known |= {
-        f"{name}_pretty": pretty or known[name] for name in ("date", "date_short", "date_long")
-    }
     return _DATE_TOKEN.sub(lambda match: known.get(match.group(1), match.group()), pattern)
-
-
-def _ordinal(day: int) -> str:
-    if day in {11, 12, 13}:
-        return "th"
-    return {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
 
 
 def _ago(seconds: float) -> str:

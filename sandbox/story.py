@@ -55,8 +55,8 @@ async def play(out: TextIO, *, socket_mode: bool = False) -> int:
         try:
             async with asyncio.timeout(_TIMEOUT.total_seconds()):
                 await _play(sandbox)
-        except TimeoutError:
-            print("The story did not finish in time: something is wrong.", file=out)
+        except (TimeoutError, LookupError):  # no form opened
+            print("The story did not come to its end: something is wrong.", file=out)
             if sandbox.limited:
                 print("The settings limit what its people may ask for: unset them.", file=out)
             return 1
@@ -71,8 +71,7 @@ async def _play(sandbox: Sandbox) -> None:
     await _request_video(ana, "Welcome to the team, Kim!", background="http://localhost/office")
     await _pause()
     # The link was wrong. Ana corrects it, and has nothing else to type again.
-    if (form := ana.modal) is not None:
-        await form.submit({"background_url": "https://example.com/office"})
+    await ana.form.submit({"background_url": "https://example.com/office"})
     await _pause()
     # No callback announces this one: the bot has to poll.
     sandbox.service.next_video(Scenario(callback_plan=CallbackPlan(times=0)))
@@ -86,29 +85,25 @@ async def _play(sandbox: Sandbox) -> None:
     trained = await replies.to(ben, 2)
     await _pause()
     await ben.click(trained, "Use in a video")
-    if (form := ben.modal) is not None:
-        await form.submit({"script": "This is me, and I did not have to say it."})
+    await ben.form.submit({"script": "This is me, and I did not have to say it."})
     await replies.wait(_REPLIES, _FILES)
 
 
 async def _request_video(person: Person, script: str, background: str = "") -> None:
     await person.command("/video", script, "studio")
-    if (form := person.modal) is None:
-        return
     await _pause()
     values = {"replica_id": REPLICA}
     if background:
-        await form.choose("background", "background_url")
+        await person.form.choose("background", "background_url")
         values["background_url"] = background
-    await form.submit(values)
+    await person.form.submit(values)
 
 
 async def _train_replica(person: Person, name: str) -> None:
     await person.command("/replica", "", "studio")
-    if (form := person.modal) is not None:
-        await _pause()
-        footage = "https://storage.example.com/ben.mp4"
-        await form.submit({"train_video_url": footage, "replica_name": name, "agreed": ["yes"]})
+    await _pause()
+    footage = "https://storage.example.com/ben.mp4"
+    await person.form.submit({"train_video_url": footage, "replica_name": name, "agreed": ["yes"]})
 
 
 async def _pause() -> None:

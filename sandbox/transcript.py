@@ -111,7 +111,7 @@ class Narrator:
 
 
 class _Page:
-    """Blocks as one reader sees them."""
+    """Blocks as one reader sees them: those that the bot sends."""
 
     def __init__(self, workspace: Workspace, zone: tzinfo) -> None:
         self._workspace = workspace
@@ -138,8 +138,6 @@ class _Page:
                 return [self._buttons(block)]
             case "rich_text":
                 return [line for part in block["elements"] for line in self._rich(part)]
-            case "markdown":
-                return str(block["text"]).splitlines()
         return [self._line(block)]
 
     def _line(self, block: Json) -> str:
@@ -150,10 +148,6 @@ class _Page:
                 return "─" * 24
             case {"type": "context", "elements": parts}:
                 return "  ".join(" ".join(self._object(each)) for each in parts)
-            case {"type": "image", "alt_text": words}:
-                return f"[image: {words}]"
-            case {"type": "video", "title": {"text": words}}:
-                return f"[▶ {words}] ({block.get('video_url')})"
         return f"[{block['type']}]"
 
     def field(self, field: Field, view: View) -> list[str]:
@@ -169,11 +163,9 @@ class _Page:
         return [label, *(f"  {line}" for line in lines)]
 
     def _object(self, shown: Json) -> list[str]:
-        """Return the lines of a text object, or of an image among text."""
+        """Return the lines of a text object."""
         if shown["type"] == "mrkdwn":
             return self.text(shown["text"])
-        if shown["type"] == "image":
-            return [f"[image: {shown['alt_text']}]"]
         return str(shown["text"]).splitlines()
 
     def _buttons(self, block: Json) -> str:
@@ -202,12 +194,8 @@ class _Page:
 
     def _rich_piece(self, piece: Json) -> str:
         match piece:
-            case {"type": "user", "user_id": name} | {"type": "channel", "channel_id": name}:
+            case {"type": "channel", "channel_id": name}:
                 return self._name(str(name))
-            case {"type": "broadcast", "range": name}:
-                return f"@{name}"
-            case {"type": "emoji", "name": name}:
-                return f":{name}:"
             case {"type": "link", "url": link}:
                 words = piece.get("text")
                 return f"{words} ({link})" if words else str(link)
