@@ -354,17 +354,16 @@ _OF_DAY: Final = Query(
     ORDER BY ended_at LIMIT 1000
     """
 )
-_ACTIONS: Final = {
-    Settlement.APPROVED: AuditAction.APPROVED,
-    Settlement.DECLINED: AuditAction.DECLINED,
-    Settlement.CANCELLED: AuditAction.CANCELLED,
-    Settlement.UNANSWERED: AuditAction.EXPIRED,
-}
 _SETTLEMENTS: Final = {
-    Failure.DECLINED: Settlement.DECLINED,
-    Failure.NOT_APPROVED: Settlement.UNANSWERED,
+    Failure.CANCELLED: (Settlement.CANCELLED, AuditAction.CANCELLED),
+    Failure.WITHDRAWN: (Settlement.CANCELLED, AuditAction.CANCELLED),
+    Failure.DECLINED: (Settlement.DECLINED, AuditAction.DECLINED),
+    Failure.NOT_APPROVED: (Settlement.UNANSWERED, AuditAction.EXPIRED),
+    Failure.STOPPED: (Settlement.CANCELLED, AuditAction.STOPPED),
+    Failure.STOPPED_BY_ADMIN: (Settlement.CANCELLED, AuditAction.STOPPED),
+    Failure.STOPPED_BY_OWNER: (Settlement.CANCELLED, AuditAction.CANCELLED),
 }
-"""How what waits for a person is settled if its job fails so, where that is not by cancelling."""
+"""How what waits for a person is settled if its job fails so, and what is recorded."""
 _MAX_JOBS: Final = 200
 _MAX_AUDIT_ROWS: Final = 500
 """Jobs, and rows of the audit, that are erased or deleted in one transaction: others wait."""
@@ -441,6 +440,13 @@ _LOCK_OF_TOKEN: Final = Query(
 )
 # The states in which the service is polled.
 POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
+# In which state a person can do what ends a job.
+_CLOSED_FROM: Final = {
+    Failure.CANCELLED: {State.UNCONFIRMED},
+    Failure.WITHDRAWN: {State.WAITING_FOR_APPROVAL},
+    Failure.STOPPED: POLLED,
+    Failure.STOPPED_BY_ADMIN: POLLED,
+}
 
 _SAVE_TEXT: Final = """
     UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
@@ -904,7 +910,7 @@ class Jobs(DueRows):
             job = self._to_decide(lock_job(tx, job_id), attempts, user, now)
             if job is None:
                 return False
-            self._settle(tx, job, Settlement.APPROVED, user, now)
+            self._settle(tx, job, Settlement.APPROVED, user, now, action=AuditAction.APPROVED)
             if job.asks_owner and self._needs_approvers(job, user):
                 asked = self.approvals.asked(job.user)
                 waiting = self._as_waiting(replace(job, asks_owner=False), asked, now)
@@ -1073,10 +1079,10 @@ class Jobs(DueRows):
         user: str | None,
         now: datetime,
         *,
+        action: AuditAction,
         reason: str = "",
     ) -> None:
         """Record how it went, and owe the edits of approvals; Home tabs that list it change."""
-        action = _ACTIONS[settlement]
         record(tx, action, user=user, at=to_ms(now), job_id=job.id, detail=reason)
         settle_question(tx, job.id, settlement, user, to_ms(now))
         self._notify_approvers(tx, job)
@@ -1100,8 +1106,8 @@ class Jobs(DueRows):
         by_approver = failure is not Failure.STOPPED_BY_OWNER
         if user is not None and by_approver and job.state is State.WAITING_FOR_APPROVAL:
             tx.all(_DECIDE, id=job.id, user=user, now=to_ms(now))
-        settlement = _SETTLEMENTS.get(failure, Settlement.CANCELLED)
-        self._settle(tx, job, settlement, user, now, reason=reason)
+        settlement, action = _SETTLEMENTS[failure]
+        self._settle(tx, job, settlement, user, now, action=action, reason=reason)
         return end(tx, _failed(job, failure, reason), self._trainings, to_ms(now))
 
     # ── Erasing and deleting ──────────────────────────────────────────────────────────────────
@@ -1433,19 +1439,13 @@ class Jobs(DueRows):
             serial=uncreated,
         )
 
-    async def cancel(
-        self,
-        job_id: str,
-        attempts: int,
-        user: str,
-        now: datetime,
-        *,
-        state: State = State.UNCONFIRMED,
+    async def close(
+        self, job_id: str, attempts: int, failure: Failure, user: str, now: datetime
     ) -> bool:
-        """End a job as cancelled, as ``user`` chose.
+        """End a job, as ``user`` chose: ``failure`` says what they did.
 
-        It was unconfirmed, or waited for approval, as ``state`` says, and ``attempts`` create calls
-        were begun for it when they chose.
+        ``attempts`` create calls were begun for it when they chose. What the service makes of it is
+        no longer followed.
 
         Returns:
             Whether it was ended: False if it is in another state, or another attempt was begun
@@ -1455,35 +1455,15 @@ class Jobs(DueRows):
         def work(tx: Transaction) -> bool:
             lock_alone(tx, "limits")
             row = lock_asked(tx, job_id)
-            if row is None or (row["state"], row["attempts"]) != (state, attempts):
+            if (
+                row is None
+                or row["state"] not in _CLOSED_FROM[failure]
+                or row["attempts"] != attempts
+            ):
                 return False
-            waits = state is State.WAITING_FOR_APPROVAL
-            failure = Failure.WITHDRAWN if waits else Failure.CANCELLED
             return self._close(tx, job_from(row), failure, user, now)
 
         return await self._database.run(work, serial=True)
-
-    async def stop(
-        self, job_id: str, attempts: int, failure: Failure, user: str, now: datetime
-    ) -> bool:
-        """End a job that the service works on, as ``user`` chose.
-
-        ``attempts`` create calls were begun for it when they chose. What the service makes of it is
-        no longer followed.
-
-        Returns:
-            Whether it was ended: False if it is no longer under way, or another attempt was begun
-            since.
-        """
-
-        def work(tx: Transaction) -> bool:
-            row = lock_job(tx, job_id)
-            if row is None or row["state"] not in POLLED or row["attempts"] != attempts:
-                return False
-            record(tx, AuditAction.STOPPED, user=user, at=to_ms(now), job_id=job_id)
-            return end(tx, _failed(job_from(row), failure), self._trainings, to_ms(now))
-
-        return await self._database.run(work)
 
     async def expire(self, job: Job, now: datetime) -> bool:
         """End a claimed job whose question was not answered, or that nobody approved in time.

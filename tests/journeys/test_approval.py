@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from bot.model import State
+from bot.model import Failure
 from bot.ops import doctor
 from bot.slack.views import buttons
 from bot.slack.views.presenters import CHECK_NOW
@@ -213,9 +213,8 @@ async def test_nobody_is_left_with_an_approval_that_was_settled_while_it_was_pos
             if (when, method, arguments.get("channel")) == ("before", "chat.postMessage", channel):
                 world.slack.on_request = None
                 [job] = world.query("SELECT id FROM jobs WHERE ended_at IS NULL")
-                waits = State.WAITING_FOR_APPROVAL
                 now = world.clock.now()
-                assert await bot.store.jobs.cancel(job["id"], 0, ana, now, state=waits)
+                assert await bot.store.jobs.close(job["id"], 0, Failure.WITHDRAWN, ana, now)
 
         world.slack.on_request = cancels
         await world.after(ask(world), minutes=5)

@@ -374,7 +374,7 @@ async def test_a_click_for_an_earlier_attempt_stops_nothing(world: World) -> Non
     number, now = number_of(card), world.clock.now()
     jobs = world.bot.store.jobs
     for attempts in (0, 2):
-        assert not await jobs.stop(number, attempts, Failure.STOPPED, "U1", now)
+        assert not await jobs.close(number, attempts, Failure.STOPPED, "U1", now)
     await world.advance(minutes=5)
     assert "is ready" in world.replies(card)[0].text
 

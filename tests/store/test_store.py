@@ -507,7 +507,7 @@ async def test_an_unverified_candidate_id_is_checked_after_the_end(store: Store)
     job = await unconfirmed(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     store.jobs.due.clear()
-    assert await store.jobs.cancel(job.id, job.attempts, "U1", NOW)
+    assert await store.jobs.close(job.id, job.attempts, Failure.CANCELLED, "U1", NOW)
     assert store.jobs.due.is_set()
     ended = await claim(store)
     assert ended.state is State.FAILED

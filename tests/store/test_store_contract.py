@@ -448,7 +448,8 @@ async def test_of_two_people_who_decide_only_one_succeeds(
         succeeded.append(await here.jobs.create_again(job.id, job.attempts, "U1", NOW))
 
     async def cancel() -> None:
-        succeeded.append(await there.jobs.cancel(job.id, job.attempts, "U1", NOW))
+        failure = Failure.CANCELLED
+        succeeded.append(await there.jobs.close(job.id, job.attempts, failure, "U1", NOW))
 
     await in_order(order, create_again, cancel)
     assert succeeded == [True, False]
@@ -584,7 +585,7 @@ async def _whole_life(store: Store) -> None:
     assert await store.jobs.expire(await claim(store), NOW)
     await submit(store, "V4")
     fourth = await _unconfirmed_again(store, "fourth")
-    assert await store.jobs.cancel(fourth.id, fourth.attempts, "U1", NOW)
+    assert await store.jobs.close(fourth.id, fourth.attempts, Failure.CANCELLED, "U1", NOW)
     await _less_common(store)
 
 
@@ -592,7 +593,7 @@ async def _less_common(store: Store) -> None:
     job = await _running_as(store, "v-5")
     await store.jobs.release(replace(job, failures=1), NOW, NOW + TIMINGS.max_wait)
     assert await store.jobs.hasten(NOW, ()) == 1
-    assert await store.jobs.stop(job.id, 1, Failure.STOPPED, "U1", NOW)
+    assert await store.jobs.close(job.id, 1, Failure.STOPPED, "U1", NOW)
     done = await _running_as(store, "v-6")
     assert await store.jobs.finish(replace(done, state=State.SUCCEEDED), NOW)
     for each in await store.deliveries.claim(NOW, MANY):

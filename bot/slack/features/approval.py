@@ -76,9 +76,9 @@ async def decline(ctx: HandlerContext, submission: ViewSubmission) -> Json:
 
 async def withdraw(ctx: HandlerContext, action: BlockAction) -> str | None:
     """Cancel a request that waits for approval: its own person may, or an admin."""
-    job, waits = await find_job(ctx, action), State.WAITING_FOR_APPROVAL
-    cancelled = await ctx.store.jobs.cancel(
-        job.id, job.attempts, action.user, ctx.clock.now(), state=waits
+    job, now = await find_job(ctx, action), ctx.clock.now()
+    cancelled = await ctx.store.jobs.close(
+        job.id, job.attempts, Failure.WITHDRAWN, action.user, now
     )
     return None if cancelled else await _why_not(ctx, job, job.attempts)
 

@@ -126,7 +126,9 @@ async def stop_waiting(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End a job that the service works on, unless the button belongs to an earlier attempt."""
     job, now = await find_job(ctx, action), ctx.clock.now()
     failure = Failure.STOPPED if action.user == job.user else Failure.STOPPED_BY_ADMIN
-    stopped = await ctx.store.jobs.stop(job.id, attempt_of(action.value), failure, action.user, now)
+    stopped = await ctx.store.jobs.close(
+        job.id, attempt_of(action.value), failure, action.user, now
+    )
     return None if stopped else SETTLED
 
 

@@ -11,7 +11,7 @@ from slack_bolt.async_app import AsyncApp
 from bot.errors import OutsideError, Refused
 from bot.kinds import MAX_ID, Comparison, Unreadable, compare_with_job
 from bot.links import only_hosts
-from bot.model import Job, State, token_hash
+from bot.model import Failure, Job, State, token_hash
 from bot.service.errors import UNKNOWN_ID
 from bot.slack.context import (
     UNKNOWN_KIND,
@@ -119,7 +119,9 @@ async def create_again(ctx: HandlerContext, action: BlockAction) -> str | None:
 async def give_up(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End an unconfirmed job, unless the button belongs to an earlier attempt."""
     job, attempts = await find_job(ctx, action), attempt_of(action.value)
-    cancelled = await ctx.store.jobs.cancel(job.id, attempts, action.user, ctx.clock.now())
+    cancelled = await ctx.store.jobs.close(
+        job.id, attempts, Failure.CANCELLED, action.user, ctx.clock.now()
+    )
     await _refresh_home(ctx, action)
     return None if cancelled else SETTLED
 
@@ -228,7 +230,7 @@ async def cancel_all(ctx: HandlerContext, action: BlockAction) -> None:
     """End those of the requests that are still open, unless another attempt was begun."""
     jobs, now = await _still_open(ctx, action), ctx.clock.now()
     for job in jobs:
-        await ctx.store.jobs.cancel(job.id, job.attempts, action.user, now)
+        await ctx.store.jobs.close(job.id, job.attempts, Failure.CANCELLED, action.user, now)
 
 
 async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
@@ -368,7 +370,7 @@ async def _carry_out(
         person = "You" if user == job.user else "The person who asked"
         who = await ctx.access.admin_names(deadline)
         return await _queue_again(ctx, job, user, deadline, person=person, who=who, in_form=True)
-    cancelled = await ctx.store.jobs.cancel(job.id, job.attempts, user, now)
+    cancelled = await ctx.store.jobs.close(job.id, job.attempts, Failure.CANCELLED, user, now)
     return None if cancelled else SETTLED
 
 
