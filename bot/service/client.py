@@ -157,7 +157,6 @@ _NEUTRAL: Final = ("/v2/videos", "is-anyone-there")
 _UNAUTHORIZED: Final = "401"
 _SERVER_ERROR: Final = http_cause(HTTPStatus.INTERNAL_SERVER_ERROR)
 _UNREADABLE: Final = Unavailable("The video service's answer couldn't be read.", cause="broken")
-_MAX_TROUBLES: Final = 100
 # Longer answers are read in a thread. Masking may take 3 ms for each 1,000 bytes of an answer that
 # is made for that, and 0.02 ms for one that the interface describes.
 _LONG_BYTES: Final = 4096
@@ -493,13 +492,13 @@ class VideoService:
         gate, now, path = self._creates, self._clock.now(), call.path
         gate.pause()
         self.in_doubt.set()
-        before = self._troubles.setdefault(path, [])
-        recent = [each for at, each in before if abs(now - at) <= self._timings.outage_within]
+        within, before = self._timings.outage_within, self._troubles.get(path, [])
+        recent = [(at, each) for at, each in before if abs(now - at) <= within]
         holds = [gate.find(Failure.SERVICE_TROUBLE, whom) for whom in call.own]
         # Who had trouble before, and has it still, shows nothing about others.
         is_news = not any(hold and hold.tried_by is call for hold in holds)
         # Of different people and, if any, with different replicas.
-        is_outage = is_news and any(not set(call.own) & set(each.own) for each in recent)
+        is_outage = is_news and any(not set(call.own) & set(each.own) for _, each in recent)
         if is_outage or gate.find(Failure.SERVICE_DOWN, path):
             gate.hold(Failure.SERVICE_DOWN, error, whom=path, call=call)
             self.outages.keep(path, error.cause)
@@ -507,7 +506,7 @@ class VideoService:
             longer = min(2 * down.wait, self._timings.max_wait)
             gate.hold(Failure.SERVICE_DOWN, error, longer)
         if is_news:
-            before[:] = [*before[-_MAX_TROUBLES:], (now, call)]
+            self._troubles[path] = [*recent, (now, call)]
         for whom in call.own:
             gate.hold(Failure.SERVICE_TROUBLE, error, whom=whom, call=call, pace=_OWN_PACE)
         gate.leave(call)

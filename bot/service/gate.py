@@ -25,8 +25,6 @@ _MAX_CALLS: Final = 64  # at the same time
 _SUCCESSES_PER_CALL: Final = 10
 # After this time without a new refusal, a rate limit is forgotten.
 _LIMITED_FOR: Final = timedelta(minutes=1)
-# After this time a hold is forgotten that nobody has tried to pass.
-_KEPT_FOR: Final = timedelta(hours=1)
 _BUSY: Final = "The video service is busy."
 
 
@@ -157,9 +155,6 @@ class Gate:
         ``call`` is one, unless it began before the others were held back. ``pace`` is a factor.
         """
         now = self._clock.now()
-        self._holds = {
-            key: each for key, each in self._holds.items() if now - each.until < _KEPT_FOR
-        }
         known = self.find(failure, whom)
         if known is None:
             known = self._holds[failure, whom] = Hold(failure, error, now, timedelta(0))
