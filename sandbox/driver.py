@@ -19,17 +19,14 @@ from sandbox.delivery import (
     deliver,
     dialog_of,
     element_action,
-    field_action,
     find_button,
     find_element,
     home_of,
     interact,
     interaction,
-    look_up,
-    options_of,
 )
 from sandbox.files import shared
-from sandbox.form import ClientRefusal, Values, field_of, state_of
+from sandbox.form import ClientRefusal, state_of
 from sandbox.modal import CONNECTION_ERROR, Modal
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Channel, Message, Shortcut, SlackError
@@ -66,7 +63,6 @@ class Person:
     def __init__(self, slack: SandboxSlack, name: str) -> None:
         self.slack = slack
         self.user = slack.user(name)
-        self._offered: dict[tuple[str, str], list[Json]] = {}
 
     @property
     def modal(self) -> Modal | None:
@@ -187,47 +183,27 @@ class Person:
         if dialog and not confirm:
             return Response(None, dialog=dialog)
         action = button_action(self.slack, block, element)
-        return replace(await self._act(message, action, {}), dialog=dialog)
+        return replace(await self._act(message, action), dialog=dialog)
 
     async def press(
         self, message: Message, block_id: str, action_id: str, value: object = None
     ) -> Response:
-        """Press a button of a message, or choose ``value`` in one of its menus.
+        """Press a button of a message, or choose ``value`` in one of its overflow menus.
+
+        No message of the bot has another menu or a field.
 
         Raises:
-            ClientRefusal: there is no such element, or a client would not accept the value.
+            ClientRefusal: there is no such element, or it does not offer the value.
         """
         block, element = find_element(message.blocks, block_id, action_id)
-        field = field_of(block, element)
-        if field is None:
-            return await self._act(message, element_action(self.slack, block, element, value), {})
-        offered = [*field.options(), *self._offered.get((message.ts, block_id), [])]
-        state = field.entered(value, offered)
-        typed = {block_id: {action_id: state}}
-        return await self._act(message, field_action(self.slack, field, state), typed)
+        return await self._act(message, element_action(self.slack, block, element, value))
 
-    async def look_up(
-        self, message: Message, block_id: str, action_id: str, query: str = ""
-    ) -> Response | None:
-        """Type into an external menu of a message; return None if the bot is not asked.
-
-        Raises:
-            ClientRefusal: there is no such menu.
-            InvalidResponse: Slack would not accept the response.
-        """
-        _, element = find_element(message.blocks, block_id, action_id)
-        payload = self._of_message(message, "block_suggestion")
-        ids = {"block_id": block_id, "action_id": action_id}
-        answer = await look_up(self.slack, payload | ids, element, query)
-        self._offered.setdefault((message.ts, block_id), []).extend(options_of(answer))
-        return answer
-
-    async def _act(self, message: Message, action: Json, typed: Values) -> Response:
+    async def _act(self, message: Message, action: Json) -> Response:
         payload = self._of_message(message, "block_actions")
         place = self.slack.channel(message.channel)
         payload |= {
             "response_url": self.slack.new_response_url(self.user.id, place.id, message),
-            "state": {"values": state_of(message.blocks, place.id, typed)},
+            "state": {"values": state_of(message.blocks, place.id, {})},
             "actions": [action],
         }
         return await interact(self.slack, payload)

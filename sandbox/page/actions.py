@@ -79,17 +79,9 @@ class PersonActions:
     async def press(
         self, channel: str, ts: str, block_id: str, action_id: str, value: object = None
     ) -> Json:
-        """Press a button of a message, or choose a value in it."""
+        """Press a button of a message, or choose from one of its overflow menus."""
         message = self._message(channel, ts)
         return _outcome(await self._person.press(message, block_id, action_id, value))
-
-    @checked
-    async def look_up(
-        self, channel: str, ts: str, block_id: str, action_id: str, query: str = ""
-    ) -> Json:
-        """Return the options of an external menu of a message."""
-        message = self._message(channel, ts)
-        return _offered(await self._person.look_up(message, block_id, action_id, query))
 
     @checked
     async def shortcut(self, name: str, channel: str | None = None, ts: str | None = None) -> Json:

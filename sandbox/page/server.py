@@ -52,7 +52,6 @@ _ACTIONS: Final[dict[str, Callable[..., Awaitable[Json]]]] = {
     "type": PersonActions.type,
     "ask": PersonActions.ask,
     "press": PersonActions.press,
-    "options": PersonActions.look_up,
     "shortcut": PersonActions.shortcut,
     "home": PersonActions.open_home,
 }

@@ -73,10 +73,6 @@ export const type = (channel, text, thread) =>
 export const press = (message, action) =>
   act("press", { channel: message.channel, ts: message.ts, ...action });
 
-/** Ask the app for the options of a menu in a message. */
-export const options = (message, menu) =>
-  act("options", { channel: message.channel, ts: message.ts, ...menu });
-
 /** Choose a shortcut of the app, for this message if one is named. */
 export const shortcut = (name, message) =>
   act("shortcut", message ? { name, channel: message.channel, ts: message.ts } : { name });

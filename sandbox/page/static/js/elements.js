@@ -13,7 +13,7 @@ import { plainText } from "./texts.js";
  * @typedef {Object} Surface
  * @property {string} name unique on the page
  * @property {(action: Object) => Promise<Object>} act tells the app, and answers with how it went
- * @property {(menu: Object) => Promise<Object>} options asks the app for the options of a menu
+ * @property {(menu: Object) => Promise<Object>} [options] asks the app for the options of a menu
  * @property {(blockId: string, element: Object) => Object|undefined} [stateOf] what a field holds
  * @property {(blockId: string, element: Object, made: Object) => void} [keep] notes a field
  * @property {(words: string) => void} warn says what went wrong

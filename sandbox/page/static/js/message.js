@@ -1,7 +1,7 @@
 // One message as it stands in a channel or in a thread.
 
 import { warn } from "./announce.js";
-import { options, press } from "./api.js";
+import { press } from "./api.js";
 import { drawBlock } from "./blocks.js";
 import { formatDate, moment, time } from "./dates.js";
 import { arrange, fill, make } from "./dom.js";
@@ -50,7 +50,6 @@ function drawBody(node, message) {
   const surface = {
     name: `${message.channel}/${message.ts}`,
     act: (action) => press(message, action),
-    options: (menu) => options(message, menu),
     warn,
   };
   const draw = (part) => {
