@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import aiohttp
 
-from sandbox.block_kit import Json, validate_options
+from sandbox.block_kit import Json
 from sandbox.form import ClientRefusal, Field, Gone, elements
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import TEAM, Channel, User
@@ -23,8 +23,6 @@ from sandbox.wire import NO_ANSWER
 
 TOKEN: Final = "verification-token"
 _FORM: Final = "application/x-www-form-urlencoded"
-# Slack's own default for external menus.
-_MIN_QUERY_LENGTH: Final = 3
 _REQUEST_URL: Final = ContextVar[str | None]("request_url", default=None)
 _BUTTON_KEYS: Final = ("type", "action_id", "text", "value", "style", "url", "selected_option")
 
@@ -251,21 +249,6 @@ def field_action(slack: SandboxSlack, field: Field, state: Json) -> Json:
     """Return the action of changing a field to ``state``."""
     ids = {"action_id": field.action_id, "block_id": field.block_id}
     return {**state, **ids, "action_ts": action_ts(slack)}
-
-
-async def look_up(slack: SandboxSlack, payload: Json, element: Json, query: str) -> Response | None:
-    """Ask the bot for the options of an external menu; return None if the query is too short.
-
-    Raises:
-        InvalidResponse: Slack would not accept the response.
-    """
-    if len(query) < element.get("min_query_length", _MIN_QUERY_LENGTH):
-        return None
-    payload = {key: value for key, value in payload.items() if key != "trigger_id"}
-    answer = await interact(slack, payload | {"value": query})
-    if answer.ok and (errors := validate_options(answer.json or {})):
-        raise InvalidResponse("; ".join(errors))
-    return answer
 
 
 def options_of(answer: Response | None) -> list[Json]:

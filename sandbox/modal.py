@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from sandbox.block_kit import Json, validate_view
+from sandbox.block_kit import Json, validate_options, validate_view
 from sandbox.delivery import (
     InvalidResponse,
     Response,
@@ -19,7 +19,6 @@ from sandbox.delivery import (
     find_element,
     interact,
     interaction,
-    look_up,
     options_of,
     timestamp_of,
 )
@@ -30,6 +29,8 @@ from sandbox.slack_objects import Channel, SlackError, View, shows
 
 #: The notice of a modal if the app did not respond in time, or not with 200.
 CONNECTION_ERROR: Final = "We had some trouble connecting. Try again?"
+# Slack's own default for external menus.
+_MIN_QUERY_LENGTH: Final = 3
 
 
 class Modal:
@@ -156,16 +157,26 @@ class Modal:
         return options_of(await self.look_up(found.block_id, found.action_id, query))
 
     async def look_up(self, block_id: str, action_id: str, query: str = "") -> Response | None:
-        """Do as ``suggest``, but return the bot's response, or None if it was not asked."""
+        """Do as ``suggest``, but return the bot's response, or None if it was not asked.
+
+        Raises:
+            InvalidResponse: Slack would not accept the response.
+        """
         _, element = find_element(self.view.body["blocks"], block_id, action_id)
+        if len(query) < element.get("min_query_length", _MIN_QUERY_LENGTH):
+            return None
         payload = {
             **interaction(self._slack, self._user, "block_suggestion", self._place()),
             "container": {"type": "view", "view_id": self.view.id},
             "view": self.view.payload(),
             "block_id": block_id,
             "action_id": action_id,
+            "value": query,
         }
-        answer = await look_up(self._slack, payload, element, query)
+        del payload["trigger_id"]
+        answer = await interact(self._slack, payload)
+        if answer.ok and (errors := validate_options(answer.json or {})):
+            raise InvalidResponse("; ".join(errors))
         self.view.offered.setdefault(block_id, []).extend(options_of(answer))
         return answer
 

@@ -12,8 +12,8 @@ Source = Literal["callback", "poll"]
 
 _TITLE_LENGTH: Final = 80
 _REPLICA_FAILED: Final = "The replica of this video could not be trained"
-# The end of a replica that has one of these statuses from the start; with any other it is stuck.
-_ENDS: Final[Mapping[str, Ending]] = {
+#: The end of a replica that has one of these statuses from the start; with any other it is stuck.
+ENDS: Final[Mapping[str, Ending]] = {
     "completed": "success",
     "ready": "success",
     "error": "error",
@@ -100,30 +100,6 @@ class Replica(Job):
     """A replica, in training or trained."""
 
     replica_id: str
-
-    @classmethod
-    def with_status(
-        cls,
-        status: str,
-        *,
-        replica_id: str,
-        name: str,
-        now: datetime,
-        pace: Pace,
-        callback_plan: CallbackPlan,
-    ) -> "Replica":
-        """Return a replica that has ``status`` from the start: trained, failed or stuck."""
-        end = _ENDS.get(status, "never")
-        final_status = None if end == "never" else status
-        return cls(
-            replica_id=replica_id,
-            name=name,
-            created_at=now,
-            pace=pace,
-            scenario=Scenario(end=end, final_status=final_status, statuses=(status,)),
-            callback_plan=callback_plan,
-            ended_by_hand_at=None if end == "never" else now,
-        )
 
     @property
     def ends_at(self) -> datetime | None:

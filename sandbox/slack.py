@@ -60,8 +60,9 @@ RESPONSE_TIMEOUT: Final = timedelta(seconds=3)
 _RESPONSE_URL_USES: Final = 5
 _RESPONSE_URL_LIFE: Final = timedelta(minutes=30)
 _MEGABYTE: Final = 1_000_000
-# Of refusals that are not of a method.
 _STATUSES: Final = {
+    "ratelimited": HTTPStatus.TOO_MANY_REQUESTS,
+    # Of refusals that are not of a method.
     "used_url": HTTPStatus.NOT_FOUND,
     "expired_url": HTTPStatus.NOT_FOUND,
     "wrong_length": HTTPStatus.BAD_REQUEST,
@@ -256,7 +257,9 @@ class SandboxSlack(Workspace):
                 return self._create_app(arguments)
             self._authenticate(token)
             if self.rate_limits:
-                self._slow_down(method, str(arguments.get("channel")))
+                wait = self._limits.refusal(method, str(arguments.get("channel")))
+                if wait is not None:
+                    raise SlackError("ratelimited", retry_after=wait)
             return web_api.call(self, method, arguments)
 
         return await self._answer(request, method, arguments, work)
@@ -339,11 +342,6 @@ class SandboxSlack(Workspace):
         if self.auth_error:
             raise SlackError(self.auth_error)
 
-    def _slow_down(self, method: str, channel: str) -> None:
-        seconds = self._limits.refusal(method, channel)
-        if seconds is not None:
-            raise _TooFast(seconds)
-
     def _respond_later(self, link: _ResponseUrl | None, arguments: Json) -> None:
         if link is None or self.clock.now() >= link.expires:
             raise SlackError("expired_url")
@@ -360,22 +358,14 @@ class SandboxSlack(Workspace):
         link.uses += 1
 
 
-class _TooFast(SlackError):
-    def __init__(self, seconds: int) -> None:
-        super().__init__("ratelimited")
-        self.seconds = seconds
-
-
 def _done(work: Callable[[], Json]) -> tuple[int, Json, dict[str, str]]:
     """Return status, body and headers of the answer to a call whose work is done here."""
     try:
         return HTTPStatus.OK, {"ok": True, **work()}, {}
-    except _TooFast as error:
-        status = HTTPStatus.TOO_MANY_REQUESTS
-        return status, {"ok": False, "error": error.code}, {"Retry-After": str(error.seconds)}
     except SlackError as error:
         status = _STATUSES.get(error.code, HTTPStatus.OK)
-        return status, {"ok": False, "error": error.code, **error.details}, {}
+        headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+        return status, {"ok": False, "error": error.code, **error.details}, headers
 
 
 async def _arguments(request: web.Request) -> Json:

@@ -27,11 +27,15 @@ BOT: Final = "B0SANDBOX"
 
 
 class SlackError(Exception):
-    """Slack refuses a call: ``code`` is its error code, ``details`` go beside it."""
+    """Slack refuses a call: ``code`` is its error code, ``details`` go beside it.
 
-    def __init__(self, code: str, **details: object) -> None:
+    ``retry_after``: after how many seconds the call may be made.
+    """
+
+    def __init__(self, code: str, *, retry_after: int | None = None, **details: object) -> None:
         super().__init__(code)
         self.code = code
+        self.retry_after = retry_after
         self.details = details
 
 

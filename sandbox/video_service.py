@@ -19,7 +19,7 @@ from sandbox.http import Server
 from sandbox.key_quotes import KeyQuote, quoting
 from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
 from sandbox.scheduler import Scheduler
-from sandbox.service_jobs import Replica, Video
+from sandbox.service_jobs import ENDS, Replica, Video
 from sandbox.service_limits import Limits, RateLimit
 from sandbox.service_lists import Lists
 from sandbox.wire import Wire
@@ -184,13 +184,16 @@ class SandboxVideoService:
 
     def add_replica(self, replica_id: str, name: str, status: str = "completed") -> Replica:
         """Add a replica that has ``status`` from the start: trained, failed or stuck."""
-        self.replicas[replica_id] = replica = Replica.with_status(
-            status,
+        end, now = ENDS.get(status, "never"), self._clock.now()
+        final_status = None if end == "never" else status
+        self.replicas[replica_id] = replica = Replica(
             replica_id=replica_id,
             name=name,
-            now=self._clock.now(),
+            created_at=now,
             pace=self.pace,
+            scenario=Scenario(end=end, final_status=final_status, statuses=(status,)),
             callback_plan=self.callback_plan,
+            ended_by_hand_at=None if end == "never" else now,
         )
         return replica
 

@@ -261,11 +261,11 @@ def _upload_url(workspace: Workspace, arguments: Json) -> Json:
 
 
 def _complete_upload(workspace: Workspace, arguments: Json) -> Json:
-    asked = read_completion(arguments)
-    upload = workspace.uploads.get(asked.file)
+    asked, title, place = read_completion(arguments)
+    upload = workspace.uploads.get(asked)
     if upload is None or upload.content is None:
         raise SlackError("file_not_found")
-    channel = _channel(workspace, asked.channel)
+    channel = _channel(workspace, place)
     if channel.is_archived:
         raise SlackError("posting_to_channel_denied")
     # The scope chat:write.public is not enough here: "membership is required".
@@ -282,7 +282,7 @@ def _complete_upload(workspace: Workspace, arguments: Json) -> Json:
         mimetype=mimetypes.guess_type(upload.name)[0] or "application/octet-stream",
         created=workspace.clock.now(),
         site=workspace.site,
-        title=asked.title,
+        title=title,
     )
     workspace.files[upload.id] = file
 
@@ -291,7 +291,7 @@ def _complete_upload(workspace: Workspace, arguments: Json) -> Json:
             channel.id,
             "",
             workspace.bot.id,
-            asked.text,
+            str(arguments.get("initial_comment") or ""),
             is_from_bot=True,
             thread_ts=thread_ts,
             files=(file.shown,),

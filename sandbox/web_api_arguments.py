@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,16 +24,6 @@ UNFURL_DOMAINS: Final = frozenset({"videos.example.com"})
 _CHANNEL: Final = re.compile(r"[CGDZ][A-Z0-9]{8,}")
 _METADATA_BYTES: Final = 16_000
 _VIEW_BYTES: Final = 250_000
-
-
-@dataclass(frozen=True)
-class Completion:
-    """The arguments of files.completeUploadExternal for one file."""
-
-    file: str
-    title: str
-    channel: str
-    text: str
 
 
 def read_content(workspace: Workspace, arguments: Json) -> tuple[str, list[Json]]:
@@ -89,8 +78,8 @@ def read_new_upload(arguments: Json) -> tuple[str, int]:
     return name, int(length)
 
 
-def read_completion(arguments: Json) -> Completion:
-    """Return what files.completeUploadExternal was given.
+def read_completion(arguments: Json) -> tuple[str, str, str]:
+    """Return the file, its title and the channel that files.completeUploadExternal was given.
 
     https://docs.slack.dev/reference/methods/files.completeUploadExternal
 
@@ -105,7 +94,7 @@ def read_completion(arguments: Json) -> Completion:
     channel = str(arguments.get("channel_id") or "")
     if not _CHANNEL.fullmatch(channel):
         raise invalid_arguments(f"channel_id: must match regex pattern: ^{_CHANNEL.pattern}$")
-    return Completion(file, title, channel, str(arguments.get("initial_comment") or ""))
+    return file, title, channel
 
 
 def read_view(
