@@ -11,7 +11,7 @@ from sandbox.running import REPLICA, Sandbox, running
 from sandbox.scenarios import CallbackPlan, Ending, Pace, Scenario
 from sandbox.service_jobs import Replica, Video
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import Event, Message
+from sandbox.slack_objects import Message
 from sandbox.transcript import Narrator
 
 # Short enough to watch. The people of the story act about as often as a job is polled.
@@ -35,6 +35,7 @@ _TIMINGS: Final = Timings(
 )
 _PACE: Final = Pace(queued=_STEP, generating=2 * _STEP, training=3 * _STEP, training_steps=3)
 _TIMEOUT: Final = timedelta(minutes=1)
+_LOOK_S: Final = 0.1
 # Three videos, a training, and a video with the replica that was trained.
 _REPLIES: Final = 5
 _FILES: Final = 4
@@ -66,7 +67,6 @@ async def play(out: TextIO, *, socket_mode: bool = False) -> int:
 
 async def _play(sandbox: Sandbox) -> None:
     ana, ben = Person(sandbox.slack, "ana"), Person(sandbox.slack, "ben")
-    replies = _ClosingReplies(sandbox.slack)
 
     await _request_video(ana, "Welcome to the team, Kim!", background="http://localhost/office")
     await _pause()
@@ -82,11 +82,11 @@ async def _play(sandbox: Sandbox) -> None:
     await _request_video(ana, "A few words on our competitors.")
     await _pause()
     await _train_replica(ben, "Ben")
-    trained = await replies.to(ben, 2)
+    _, trained, *_ = await _closing_replies(sandbox.slack, 2, to=ben.user.id)
     await _pause()
     await ben.click(trained, "Use in a video")
     await ben.form.submit({"script": "This is me, and I did not have to say it."})
-    await replies.wait(_REPLIES, _FILES)
+    await _closing_replies(sandbox.slack, _REPLIES, files=_FILES)
 
 
 async def _request_video(person: Person, script: str, background: str = "") -> None:
@@ -118,40 +118,24 @@ def _learned(job: Video | Replica) -> str:
     return f"bot → video service  by polling, without a callback: {end}"
 
 
-class _ClosingReplies:
-    """The closing replies so far: the bot's messages in threads."""
+async def _closing_replies(
+    slack: SandboxSlack, number: int, *, to: str = "", files: int = 0
+) -> list[Message]:
+    """Return the closing replies, which are those in threads, once there are this many.
 
-    def __init__(self, slack: SandboxSlack) -> None:
-        self._replies: list[Message] = []
-        self._files = 0
-        self._arrived = asyncio.Event()
-        slack.subscribe(self._note)
-
-    async def wait(self, count: int, files: int) -> None:
-        """Return once there are ``count`` of them, and this number of files below them."""
-        while len(self._replies) < count or self._files < files:
-            await self._next()
-
-    async def to(self, person: Person, number: int) -> Message:
-        """Return the closing reply with this number, from 1, to a person, once it is there."""
-        while True:
-            replies = [reply for reply in self._replies if person.user.id in reply.pings]
-            if len(replies) >= number:
-                return replies[number - 1]
-            await self._next()
-
-    async def _next(self) -> None:
-        self._arrived.clear()
-        await self._arrived.wait()
-
-    def _note(self, event: Event) -> None:
-        message = event.message
-        if event.kind == "posted" and message is not None and message.thread_ts:
-            if message.files:
-                self._files += 1
-            else:
-                self._replies.append(message)
-            self._arrived.set()
+    Args:
+        slack: where they are.
+        number: how many there have to be.
+        to: the id of the person whom they notify; by default anybody.
+        files: how many files there have to be below all of them.
+    """
+    while True:
+        in_threads = [each for each in slack.everything("studio") if each.thread_ts]
+        shared = [each for each in in_threads if each.files]
+        replies = [each for each in in_threads if not each.files and (not to or to in each.pings)]
+        if len(replies) >= number and len(shared) >= files:
+            return replies
+        await asyncio.sleep(_LOOK_S)
 
 
 _INTRODUCTION: Final = """\
