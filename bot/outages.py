@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from bot.timings import Clock
@@ -55,10 +55,6 @@ class Outages:
     def current(self) -> Outage | None:
         """The outage that goes on, if one does."""
         return Outage(self._since, self._cause) if self._since and self._down else None
-
-    def is_quiet(self, interval: timedelta) -> bool:
-        """Return whether there was no answer within the last ``interval``."""
-        return self.last_answer is None or abs(self._clock.now() - self.last_answer) >= interval
 
     def failed(self, cause: str) -> None:
         """Note a call without an answer; ``cause`` is a word of ``bot.service.errors``."""

@@ -173,9 +173,10 @@ class InstallationSource:
 
     def refresh(self) -> None:
         """Ask Slack whether it answers, if nothing has shown that for a while."""
+        last, interval = self.calls.outages.last_answer, self._timings.recheck_side
+        is_recent = last is not None and abs(self._clock.now() - last) < interval
         # While it is in doubt, it is asked now and then anyway.
-        is_asked = self.calls.in_doubt.is_set() or self.is_of_other_team
-        if self.calls.outages.is_quiet(self._timings.recheck_side) and not is_asked:
+        if not (is_recent or self.calls.in_doubt.is_set() or self.is_of_other_team):
             self.learn()
 
     async def get(self) -> Installation | None:

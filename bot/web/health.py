@@ -31,19 +31,27 @@ class ServiceCheck:
 
     def __init__(self, ctx: HandlerContext) -> None:
         self._ctx = ctx
+        self._checked_at: datetime | None = None
+        self._wait: timedelta | None = None
         ctx.service.in_doubt.set()
 
     def refresh(self) -> None:
         """Check, if nothing has shown for a while that the service answers."""
-        if self._ctx.service.outages.is_quiet(self._ctx.timings.recheck_side):
+        now, interval = self._ctx.clock.now(), self._ctx.timings.recheck_side
+        moments = (self._checked_at, self._ctx.service.outages.last_answer)
+        if not any(each and abs(now - each) < interval for each in moments):
             self._ctx.service.in_doubt.set()
 
     async def run(self) -> None:
         """Check when the service is in doubt, and again until it is not."""
         while True:
-            await self._ctx.clock.wait(self._ctx.service.in_doubt)
-            while (wait := await self._ctx.service.resolve_doubt()) is not None:
-                await self._ctx.clock.wait(asyncio.Event(), self._ctx.clock.now() + wait)
+            if self._wait is None:
+                await self._ctx.clock.wait(self._ctx.service.in_doubt)
+            else:
+                await self._ctx.clock.wait(asyncio.Event(), self._ctx.clock.now() + self._wait)
+            if self._wait is not None or self._ctx.service.in_doubt.is_set():
+                self._checked_at = self._ctx.clock.now()
+                self._wait = await self._ctx.service.resolve_doubt()
 
 
 # ── What /readyz says ─────────────────────────────────────────────────────────────────────────────
