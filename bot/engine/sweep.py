@@ -75,11 +75,16 @@ class Sweep:
         before = now - self._retention
         try:
             while erased := await self._store.jobs.erase(before, kept, of_made):
-                _LOG.info("erased old scripts and links", extra={"rows": erased})
+                _LOG.info("erased old scripts and links", extra={"jobs": erased})
                 self._tries_to_compact = _MAX_TRIES
             while deleted := await self._store.jobs.delete(now - self._keep_ended_for):
                 _LOG.info("deleted old jobs", extra={"jobs": deleted})
                 self._tries_to_compact = _MAX_TRIES
+            while await self._store.jobs.forget_audit(
+                now - self._retention, now - self._keep_ended_for
+            ):
+                self._tries_to_compact = _MAX_TRIES
+            await self._store.limits.forget_days(now)
         except DatabaseError as error:
             log_failure(_LOG, "old jobs could not be erased", error)
         else:

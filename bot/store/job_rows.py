@@ -343,12 +343,20 @@ _ADD_AUDIT: Final = Query(
             (SELECT kind FROM jobs WHERE id = CAST(:job_id AS TEXT)), :detail)
     """
 )
-# The newest first. In an index of their own: they are few, and each Home
+# Those whose details are kept, newest first. In an index of their own: they are few, and each Home
 # of an admin shows them.
 LAST_LIMIT_CHANGES: Final = Query(
     """
     SELECT id, at, user_id, detail FROM audit WHERE detail <> '' AND action = 'limit_changed'
     ORDER BY at DESC, id DESC LIMIT :limit
+    """
+)
+ERASE_DETAILS: Final = Query(
+    """
+    UPDATE audit SET detail = '' WHERE id IN (
+        SELECT id FROM audit WHERE detail <> '' AND at < :before ORDER BY at LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ) RETURNING id
     """
 )
 DELETE_AUDIT: Final = Query(
@@ -400,6 +408,6 @@ def record(
         user: who does it; None if nobody does.
         at: the time, in milliseconds since 1970.
         job_id: the job that it is about, which is stored already.
-        detail: what the action says; no script, no secret.
+        detail: what the action says; no script, no secret. It is erased as scripts are.
     """
     tx.all(_ADD_AUDIT, at=at, action=action.value, user=user, job_id=job_id, detail=detail)

@@ -67,6 +67,7 @@ from bot.store.job_rows import (
     CLOSE,
     DELETE_AUDIT,
     DROP_CANDIDATE,
+    ERASE_DETAILS,
     NO_OTHER_HAS_IT,
     SET_CANDIDATE,
     SET_CANDIDATE_OF_CALLBACK,
@@ -89,7 +90,6 @@ from bot.store.job_rows import (
 from bot.store.memory import TypicalDurations, script_band
 from bot.store.replicas import FACE, FACE_COLUMNS, next_revision, own, remove
 from bot.store.usage import (
-    FORGET_DAYS,
     OPEN_COLUMN,
     USED,
     USED_COLUMNS,
@@ -1126,22 +1126,16 @@ class Jobs(DueRows):
         kept: Mapping[str, frozenset[str]],
         kept_of_made: Mapping[str, frozenset[str]],
     ) -> int:
-        """Erase what people wrote and the links of jobs that ended ``before``.
-
-        What was recorded before in the audit is deleted, and what was counted on days before.
+        """Erase what people wrote and the links of jobs that ended ``before``; return how many.
 
         ``kept`` names, by kind, the parameters that stay, and ``kept_of_made`` parameters and facts
-        that stay of a job that has succeeded. Of a job that cannot be read, none do.
-
-        Returns:
-            How many jobs and rows of the audit these were. Some may be left for the next call.
+        that stay of a job that has succeeded. Of a job that cannot be read, none do. Some may be
+        left for the next call.
         """
 
         def work(tx: Transaction) -> int:
             rows = tx.all(_TO_ERASE, before=to_ms(before), limit=_MAX_JOBS)
-            acts = tx.all(DELETE_AUDIT, before=to_ms(before), limit=_MAX_AUDIT_ROWS)
-            tx.all(FORGET_DAYS, before=day_of(before))
-            if rows or acts:
+            if rows:
                 tx.all(_MARK_TO_COMPACT)
             jobs, unreadable = read_each(job_from, rows)
             for error in unreadable:
@@ -1156,7 +1150,7 @@ class Jobs(DueRows):
                 tx.all(
                     _ERASE, id=job.id, params=json.dumps(params), snapshot=snapshot_text(snapshot)
                 )
-            return len(rows) + len(acts)
+            return len(rows)
 
         return await self._database.run(work)
 
@@ -1176,6 +1170,22 @@ class Jobs(DueRows):
                 for query in _DELETE:
                     tx.all(query, ids=ids)
             return len(ids)
+
+        return await self._database.run(work)
+
+    async def forget_audit(self, erase_before: datetime, delete_before: datetime) -> int:
+        """Erase the details of what people did in the audit, and delete what is older.
+
+        Returns:
+            Of how many rows. Some may be left for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            erased = tx.all(ERASE_DETAILS, before=to_ms(erase_before), limit=_MAX_AUDIT_ROWS)
+            deleted = tx.all(DELETE_AUDIT, before=to_ms(delete_before), limit=_MAX_AUDIT_ROWS)
+            if erased or deleted:
+                tx.all(_MARK_TO_COMPACT)
+            return len(erased) + len(deleted)
 
         return await self._database.run(work)
 

@@ -40,6 +40,8 @@ from bot.store.job_rows import LAST_LIMIT_CHANGES, AuditAction, lock_alone, reco
 _NO_LIMIT: Final = 1_000_000_000
 _EVERYBODY: Final = ""
 """Instead of a person's id, in the rows of the workspace."""
+_KEPT_DAYS: Final = timedelta(days=8)
+"""How long the numbers of a day are kept. A job may wait for longer: its day is gone by then."""
 _READ_AGAIN: Final = timedelta(hours=1)
 """What has changed within it is read again: the clocks of two copies differ, and what could not be
 stored at once bears the time at which it was to be."""
@@ -72,8 +74,7 @@ _USED_SINCE: Final = Query(
     WHERE period IN (:day, :month) AND changed_at >= :since
     """
 )
-# A job may wait for longer: its day is gone by then.
-FORGET_DAYS: Final = Query("DELETE FROM usage WHERE period < :before AND length(period) > 7")
+_FORGET_DAYS: Final = Query("DELETE FROM usage WHERE period < :before AND length(period) > 7")
 
 
 @dataclass(frozen=True, slots=True)
@@ -724,6 +725,15 @@ class LimitsTable:
         )
         found.sort(key=lambda each: (-each.videos - each.trainings, -each.spoken, each.user))
         return MonthSpending(month_start(moment), found)
+
+    async def forget_days(self, now: datetime) -> None:
+        """Delete the numbers of days that are long over."""
+
+        def work(tx: Transaction) -> None:
+            lock_alone(tx, "limits")
+            tx.all(_FORGET_DAYS, before=day_of(now - _KEPT_DAYS))
+
+        await self._database.run(work, serial=True)
 
 
 def _checked(name: str, value: str, settings: Mapping[str, str]) -> str:
