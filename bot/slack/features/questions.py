@@ -26,12 +26,16 @@ from bot.slack.features.jobs import SETTLED, fetch_job, find_job, not_theirs
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission
 from bot.slack.views.blocks import (
     Json,
+    bullets,
     cut,
     element,
     field,
     modal,
     option,
+    paragraph,
+    rich,
     section,
+    words,
 )
 from bot.slack.views.buttons import (
     ANSWER_EACH,
@@ -48,6 +52,7 @@ from bot.slack.views.usage import bound_error, limit_sentence, resets_in_form
 from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _FORM: Final = "answers_form"
+_SETTLED_VIEW: Final = "answers_settled"
 # The blocks of a request are named after these and what its own buttons would say.
 _CHOICE: Final = "choice "
 _ID: Final = "id "
@@ -226,11 +231,20 @@ async def open_form(ctx: HandlerContext, action: BlockAction) -> str | None:
     return await ctx.open_view(action.trigger_id, _form(ctx, jobs))
 
 
-async def cancel_all(ctx: HandlerContext, action: BlockAction) -> None:
+async def cancel_all(ctx: HandlerContext, action: BlockAction) -> str | None:
     """End those of the requests that are still open, unless another attempt was begun."""
     jobs, now = await _still_open(ctx, action), ctx.clock.now()
-    for job in jobs:
+    cancelled = [
         await ctx.store.jobs.close(job.id, job.attempts, Failure.CANCELLED, action.user, now)
+        for job in jobs
+    ]
+    settled = len(_keys(action)) - sum(cancelled)
+    return f"{settled} of them were already settled." if settled else None
+
+
+def _keys(action: BlockAction) -> list[str]:
+    """Return what names the requests of a button and their attempts, after the leading one."""
+    return action.value.split()[1 : MAX_LISTED + 1]
 
 
 async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
@@ -239,8 +253,8 @@ async def _still_open(ctx: HandlerContext, action: BlockAction) -> list[Job]:
     Raises:
         Refusal: there are none.
     """
-    await find_job(ctx, action)  # the first: the others are named with their attempts
-    found = await _fetch(ctx, action.value.split()[1 : MAX_LISTED + 1])
+    await find_job(ctx, action)
+    found = await _fetch(ctx, _keys(action))
     jobs = [
         job
         for key, job in found.items()
@@ -283,8 +297,7 @@ def _mark(key: str, remote_id: str) -> str:
 async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
     """Do what was chosen for each request, once nothing is wrong with any answer.
 
-    What was settled meanwhile stays as it is: the message says how. Of an id that cannot be
-    verified, warn first.
+    What was settled meanwhile stays as it is. Of an id that cannot be verified, warn first.
     """
     user, typed = submission.user, submission.view.fields()
     warned = submission.view.metadata(_Metadata).warned
@@ -303,16 +316,20 @@ async def on_submit(ctx: HandlerContext, submission: ViewSubmission) -> Json:
         for each, (_, unsure) in zip(answers, checked, strict=True)
         if unsure
     ]
-    if errors:
-        return field_errors(submission.view, errors)
-    if not set(marks) <= set(warned):
+    settled: list[Job] = []
+    if not errors and set(marks) <= set(warned):
+        for each in answers:
+            refusal = await _carry_out(ctx, user, each, deadline)
+            if refusal == SETTLED and each.job is not None:
+                settled.append(each.job)
+            elif refusal:
+                errors[_CHOICE + each.key] = refusal
+    elif not errors:
         jobs = [each.job for each in answers if each.job and _is_open(each.job, each.key)]
         return updated(_form(ctx, jobs, typed, marks))
-    for each in answers:
-        refusal = await _carry_out(ctx, user, each, deadline)
-        if refusal and refusal != SETTLED:
-            errors[_CHOICE + each.key] = refusal
-    return field_errors(submission.view, errors) if errors else {}
+    if errors:
+        return field_errors(submission.view, errors)
+    return updated(_settled_view(ctx, settled)) if settled else {}
 
 
 async def _check(
@@ -417,3 +434,10 @@ def _form(
         private_metadata=_Metadata(warned=[*unverified]).model_dump_json(),
         blocks=blocks,
     )
+
+
+def _settled_view(ctx: HandlerContext, jobs: Iterable[Job]) -> Json:
+    """Return that some requests were settled before; their message says how."""
+    names = [paragraph(words(title_of(job, ctx.presenters[job.kind]))) for job in jobs]
+    blocks = [section("These were already settled."), rich(bullets(names))]
+    return modal(_SETTLED_VIEW, "Already settled", close="Close", blocks=blocks)
