@@ -308,7 +308,7 @@ class VideoService:
             if self._creates.find(Failure.SERVICE_DOWN) is not None:
                 return self._timings.recheck_down
             self._creates.resume()
-            return None
+            return self._timings.recheck_key if self.is_key_refused else None
         except Unavailable as error:
             if self._shows_outage(error):
                 self._creates.resume()
