@@ -197,7 +197,8 @@ class InstallationSource:
         try:
             found = await fetch_installation(self._client, self._timings, self.calls.outages)
             self._compare(found, await self._store.installation.save(found))
-            self.calls.in_doubt.clear()
+            if not self.calls.refusal:
+                self.calls.in_doubt.clear()
             self._failed = False
         except (OutsideError, DatabaseError) as error:
             self.calls.in_doubt.set()

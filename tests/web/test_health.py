@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -103,6 +104,31 @@ async def test_a_bot_whose_token_is_refused_is_not_ready_until_it_is_accepted(qu
         await quiet.advance(minutes=1)
         status, slack = await check(quiet, "slack")
         assert (status, slack["ok"]) == (200, True)
+
+
+async def test_where_another_call_finds_the_token_refused_messages_wait_until_it_is_asked_about(
+    quiet: World,
+) -> None:
+    quiet.timings = replace(quiet.timings, recheck_side=timedelta(seconds=5))
+    refused = CannedResponse(200, {"ok": False, "error": "token_revoked"})
+    async with quiet.running_bot():
+        card = await quiet.request_video(quiet.ana)
+        await quiet.advance(seconds=6)
+        assert not quiet.replies(card)
+        quiet.slack.faults.next("bots.info", refused)
+        assert "token_revoked" in (await check(quiet, "slack"))[1]["reason"]
+        await quiet.advance(minutes=10)
+        assert len(quiet.replies(card)) == 1
+
+
+async def test_a_service_that_fails_for_unknown_ids_is_not_read_at_each_look(quiet: World) -> None:
+    quiet.service.faults.always("read_video", CannedResponse(500))
+    async with quiet.running_bot():
+        for _ in range(5):
+            await ready(quiet)
+            await quiet.advance(seconds=5)
+        read = [each for each in quiet.service.requests if each.operation == "read_video"]
+    assert len(read) <= 2, "at the start, and once a minute"
 
 
 async def test_a_token_of_another_workspace_is_not_ready(quiet: World) -> None:
