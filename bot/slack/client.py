@@ -211,6 +211,10 @@ class CallLimits(Generic[_K]):
         self._next_calls[limited] = max(at, self.until(limited) or at)
         return self._next_calls[limited]
 
+    def end(self, limited: _K) -> None:
+        """End a limit: a call was accepted."""
+        self._next_calls.pop(limited, None)
+
     def note(self, limited: _K, error: OutsideError) -> bool:
         """Note why a call failed; return whether Slack asks to wait, so that none is made now."""
         if error.retry_after is not None:

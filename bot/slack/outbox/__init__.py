@@ -78,7 +78,7 @@ class Outbox:
         """Go on later with a delivery for which a call fails, or do what ``refused`` does.
 
         ``once``: it is the call that shows it. Without an answer it may have been done, so that it
-        is not sent again before that is known.
+        is not sent again before that is known; with one, Slack accepts something from this app.
         """
         is_search = delivery.state is DeliveryState.UNCERTAIN
         # Without it, a message can be posted: the app may have no right to do more.
@@ -101,6 +101,9 @@ class Outbox:
                 await self._release(delivery, self._ctx.clock.now())
             else:
                 await self._back_off(delivery, error)
+        else:
+            if once:
+                self._ctx.calls.limits.end(EVERYTHING)
 
     def _pause(self, error: Refused) -> datetime:
         """Send nothing for a while, since the workspace refuses this app; return until when."""
