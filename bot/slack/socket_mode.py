@@ -66,7 +66,7 @@ class SocketMode:
         self._proxy_for = proxy_for
         self._priority = priority
         self._metrics = metrics
-        self._outages = Outages("Socket Mode", ctx.clock, remedy=_REMEDY)
+        self._outages = Outages("Socket Mode", ctx.clock)
         self._current: _Connection | None = None
         self._connections: set[_Connection] = set()
         self._receivers = BackgroundTasks()
@@ -104,7 +104,7 @@ class SocketMode:
 
     async def _connect(self) -> "_Connection":
         """Return a connection on which Slack has said hello; try again until there is one."""
-        failures = 0
+        failures, refusal = 0, ""
         while True:
             try:
                 connection = await self._open()
@@ -117,8 +117,12 @@ class SocketMode:
                 )
                 if error.retry_after is not None:
                     wait = max(wait, min(error.retry_after, self._ctx.timings.max_socket_wait))
-                cause = error.code if isinstance(error, Refused) else error.cause
-                self._outages.failed(cause or "unavailable")
+                if not isinstance(error, Refused):
+                    self._outages.failed(error.cause or "unavailable")
+                elif error.code != refusal:
+                    refusal = error.code
+                    extra = {"code": refusal, "remedy": _REMEDY}
+                    _LOG.error("Slack refuses to open a connection of Socket Mode", extra=extra)
                 await asyncio.sleep(wait.total_seconds())
             else:
                 self._outages.answered()
