@@ -491,6 +491,9 @@ async def _check_readiness(settings: Settings, timings: Timings) -> AsyncIterato
                             f"the bot says of {name.replace('_', ' ')}: {message}",
                             remedy or "Read the bot's log.",
                         )
+        case {"ready": False}:
+            message = "the bot is not ready, and runs with another SLACK_BOT_TOKEN than this"
+            yield error("readiness", message, "Restart it. If that does not help, read its log.")
 
 
 # ── Slack ─────────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,6 @@ Of a ``.env`` that is there, only the settings that change are touched. Each que
 """
 
 import asyncio
-import contextlib
 import io
 import json
 import logging
@@ -435,13 +434,16 @@ def _write(found: Mapping[str, str], values: Mapping[str, str | None]) -> None:
     """Write the settings.
 
     Raises:
-        click.Abort: nobody allowed a change of the ``.env`` that is there.
+        click.UsageError: the ``.env`` that is there would change, and nobody can be asked.
+        click.Abort: the person does not want that.
     """
     _heading("Settings")
     if is_exposed():
-        with contextlib.suppress(OSError):  # the check below says it
+        try:
             ENV_FILE.chmod(0o600)
             _good(f"Others could read {ENV_FILE}. Now only you can.")
+        except OSError:
+            _bad(f"Others can read {ENV_FILE}. Its owner can change that: chmod 600 {ENV_FILE}")
     changed = {name: text for name, text in values.items() if found.get(name) != text}
     if not changed:
         _good(f"{ENV_FILE} has these settings already.")
@@ -449,6 +451,10 @@ def _write(found: Mapping[str, str], values: Mapping[str, str | None]) -> None:
     if ENV_FILE.exists():
         _say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
         _say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                "Nothing was written, as this is not a terminal: run it at one to change the file."
+            )
         if not _confirmed("Change it?", default=not changed.keys() & found.keys()):
             raise click.Abort
     write(changed)
@@ -459,7 +465,7 @@ def _finish(wizard: Wizard, slash: str) -> int:
     _heading("Check")
     findings = asyncio.run(report(doctor.examine_deployment(), in_full=False))
     is_ok = all(finding.ok for finding in findings)
-    _heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
+    _heading("Start the bot, or restart it" if is_ok else "Once that is corrected, start the bot")
     click.echo(f"    {sys.executable} -m bot serve\n")
     _say(f"Then make your first video: type {slash}video Hello team in Slack.")
     if not wizard.replicas:

@@ -250,6 +250,16 @@ async def test_what_a_running_bot_says_is_wrong_is_repeated(world: World) -> Non
     assert finding.remedy == "Top it up; the next form tries again."
 
 
+async def test_a_bot_that_runs_with_an_earlier_token_is_told_to_restart_if_it_is_not_ready(
+    world: World,
+) -> None:
+    world.slack.bot_token = "xoxb-a-new-one-4f00ta9e"
+    assert (await report(world)).all("readiness") == []
+    await world.after(world.ana.command("/video"), minutes=1)
+    finding = (await report(world))["readiness"]
+    assert (finding.state, finding.remedy[:11]) == ("error", "Restart it.")
+
+
 TLS = Path(__file__).parent.parent / "data" / "tls"
 
 

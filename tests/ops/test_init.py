@@ -416,8 +416,8 @@ async def test_the_environment_can_give_every_answer(outside: Outside, postgres_
     # What is there is changed only after a yes.
     before = outside.env_file.read_text()
     result = await init(outside, COMMAND_PREFIX="acme-")
-    assert result.code == 130
-    assert "Nothing was written." in result.out
+    assert result.code == 2
+    assert "Nothing was written, as this is not a terminal" in result.err
     assert outside.env_file.read_text() == before
     # A host may have set where the database is: that is not asked for.
     url = postgres_url.replace("postgres@", "postgres:4f00ta9e@")
