@@ -37,6 +37,7 @@ class Engine:
     def __init__(self, runtime: Runtime) -> None:
         self.due = runtime.store.jobs.due
         self._runtime = runtime
+        self._reported_kinds: set[str] = set()
 
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Claimed[Job]:
         """Lease up to ``limit`` due jobs that are not ``held`` by this process."""
@@ -69,7 +70,9 @@ class Engine:
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""
         if job.kind not in self._runtime.kinds:
-            _LOG.error("a job of an unknown kind waits", extra=log_fields(job))
+            if job.kind not in self._reported_kinds:
+                self._reported_kinds.add(job.kind)
+                _LOG.error("jobs of an unknown kind wait", extra=log_fields(job))
             return  # until its lease ends
         match job.state:
             case State.WAITING_FOR_APPROVAL:
