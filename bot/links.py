@@ -44,7 +44,7 @@ _UNENCODED_BY_SERVICE: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f
 # A link by the service, without control characters, and without halves of characters, which cannot
 # be encoded.
 _GIVEN_LINK: Final = re.compile(
-    r"(https?://[\w.-]+(?::[0-9]{1,5})?)((?:[/?#][^\x00-\x1f\x7f\ud800-\udfff]*)?)",
+    r"(https?://[\w-]+(?:\.[\w-]+)*\.?(?::[0-9]{1,5})?)((?:[/?#][^\x00-\x1f\x7f\ud800-\udfff]*)?)",
     re.ASCII | re.IGNORECASE,
 )
 
