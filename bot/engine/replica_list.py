@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bot.engine.steps import Runtime
 from bot.errors import OutsideError
-from bot.kinds import Kind, Unreadable, id_of
+from bot.kinds import Kind, Unreadable
 from bot.kinds.video import is_replica_id
 from bot.model import Snapshot
 from bot.service.client import VideoService
@@ -109,8 +109,7 @@ def _item(kind: Kind, item: Any) -> Snapshot | None:  # noqa: ANN401 - any JSON
     """Return an item; None if it cannot be read."""
     if not isinstance(item, Mapping):
         return None
-    ids = (id_of(item.get(name)) for name in (kind.id_field, *kind.id_aliases))
-    remote_id = next(filter(None, ids), "")
+    remote_id = kind.id_in(item)
     with contextlib.suppress(Unreadable):
         return kind.read(item, remote_id) if remote_id else None
     return None

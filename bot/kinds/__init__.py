@@ -8,7 +8,7 @@ import html
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -99,20 +99,12 @@ class Kind:
     catalogued: bool = False
     """Whether other jobs can use what it makes: then a picker offers it."""
 
-    created: Callable[[Any], Snapshot]
-    """Returns the snapshot in the answer to a create call, any JSON.
-
-    Raises:
-        Unreadable: it has no id.
-    """
-    read: Callable[[Any, str], Snapshot]
-    """Returns the snapshot in the answer, any JSON, to a read of a remote id.
-
-    The id stays as it was given first, whatever case the answer has it in.
-
-    Raises:
-        Unreadable: it has no status, or is about something else.
-    """
+    answer: type["Answer"]
+    """The model of its answers, whose fields are the facts that are kept."""
+    good: frozenset[str]
+    """The service's words for what ended well, in lower case."""
+    bad: frozenset[str]
+    """Those for what did not."""
     compare: Callable[[Mapping[str, str], Snapshot], Comparison]
     """Returns whether a create call with some parameters made what a snapshot shows.
 
@@ -125,6 +117,46 @@ class Kind:
     """
     is_waiting: Callable[[Snapshot], bool] = lambda _: False
     """Returns whether the service has not begun, so that it may wait for what the job uses."""
+
+    def id_in(self, answer: Mapping[str, Any]) -> str:
+        """Return the id in an answer; "" if it has none."""
+        names = (self.id_field, *self.id_aliases)
+        return next(filter(None, (id_of(answer.get(name)) for name in names)), "")
+
+    def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
+        """Return the snapshot in the answer to a create call. No status of it is final.
+
+        Raises:
+            Unreadable: it has no id.
+        """
+        found = self.answer.of(answer)
+        remote_id = self.id_in(answer)
+        if not remote_id:
+            raise Unreadable(f"the answer names no {self.id_field}")
+        return Snapshot(remote_id, found.status, Verdict.GOING, facts=found.facts())
+
+    def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
+        """Return the snapshot in the answer to a read; an unknown status means unfinished.
+
+        The id stays as it was given first, whatever case the answer has it in.
+
+        Raises:
+            Unreadable: it has no status, or is about something else.
+        """
+        found = self.answer.of(answer)
+        if not found.status:
+            raise Unreadable("the answer has no status")
+        if self.id_in(answer).casefold() not in {"", remote_id.casefold()}:
+            raise Unreadable("the answer is about something else")
+        facts = found.facts()
+        if "status_details" in facts:
+            facts["status_details"] = without_keys(shown(facts["status_details"]))
+        status = found.status.casefold()
+        if status in self.bad:
+            reason = without_keys(shown(reason_of(answer)))
+            return Snapshot(remote_id, found.status, Verdict.FAILED, reason, facts)
+        verdict = Verdict.SUCCEEDED if status in self.good else Verdict.GOING
+        return Snapshot(remote_id, found.status, verdict, facts=facts)
 
 
 # ── What answers have in common ──────────────────────────────────────────────────────────────────
@@ -152,10 +184,6 @@ def id_of(value: Any) -> str:  # noqa: ANN401 - any JSON
     return found if fits else ""
 
 
-Id = Annotated[str, BeforeValidator(id_of)]
-"""An id, as ``id_of`` reads it."""
-
-
 def letters(text: str) -> str:
     """Return the letters and digits of a text, in one case, for comparing it with another.
 
@@ -178,7 +206,7 @@ _REASONS: Final = (
 
 
 def reason_of(answer: Mapping[str, Any]) -> str:
-    """Return why something failed, from a field that is not the one of the interface document."""
+    """Return why something failed: services say it in different fields."""
     found = (text_of(reason_in(answer.get(name))) for name in _REASONS)
     return next(filter(None, found), "")
 
@@ -197,6 +225,9 @@ class Answer(BaseModel):
     model_config = ConfigDict(
         extra="ignore", frozen=True, hide_input_in_errors=True, defer_build=True
     )
+    status: Text = ""
+    created_at: Text = ""
+    updated_at: Text = ""
 
     @classmethod
     def of(cls, answer: Any) -> Self:  # noqa: ANN401 - any JSON
@@ -210,34 +241,9 @@ class Answer(BaseModel):
         except ValidationError as error:
             raise Unreadable("the answer is not the object that was expected") from error
 
-    def judged(
-        self, remote_id: str, own_id: str, good: Collection[str], bad: Collection[str], reason: str
-    ) -> Snapshot:
-        """Return the snapshot of a read of ``remote_id``; an unknown status means unfinished.
-
-        Args:
-            remote_id: what was read.
-            own_id: the id in the answer; "" if it has none.
-            good: the statuses of what ended well, in lower case.
-            bad: those of what did not.
-            reason: why it failed, if it did.
-
-        Raises:
-            Unreadable: it has no status, or is about something else.
-        """
-        status: str = getattr(self, "status", "")
-        if not status:
-            raise Unreadable("the answer has no status")
-        if own_id.casefold() not in {"", remote_id.casefold()}:
-            raise Unreadable("the answer is about something else")
-        word = status.casefold()
-        if word in bad:
-            return Snapshot(remote_id, status, Verdict.FAILED, without_keys(shown(reason)))
-        return Snapshot(remote_id, status, Verdict.SUCCEEDED if word in good else Verdict.GOING)
-
-    def facts(self, *names: str) -> Mapping[str, str]:
-        """Return the named fields that are not empty."""
-        return {name: value for name in names if (value := getattr(self, name))}
+    def facts(self) -> dict[str, str]:
+        """Return the fields that are not empty, but for the status."""
+        return {name: value for name, value in self if value and name != "status"}
 
 
 def moment(text: str) -> datetime | None:

@@ -1,43 +1,22 @@
 """Replicas: trained from footage, used to speak."""
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from bot.kinds import Answer, Comparison, Id, Invalid, Kind, Text, Unreadable, reason_of, same_words
+from bot.kinds import Answer, Comparison, Invalid, Kind, Text, same_words
 from bot.links import BadLink, check_file_link
-from bot.model import Snapshot, Verdict
+from bot.model import Snapshot
 
-_TRAINED: Final = frozenset({"completed", "ready"})
-_BROKEN: Final = frozenset({"error", "failed", "deleted"})
 FIELDS: Final = ("train_video_url", "consent_video_url", "replica_name")
 MAX_NAME: Final = 100
-_FACTS: Final = (
-    "replica_name",
-    "thumbnail_video_url",
-    "training_progress",
-    "created_at",
-    "updated_at",
-)
 
 
 class _Replica(Answer):
     """The service's answer to a create call or a read: the interface's replica table."""
 
-    replica_id: Id = ""
-    face_id: Id = ""
     replica_name: Text = ""
-    status: Text = ""
     thumbnail_video_url: Text = ""
     training_progress: Text = ""
-    created_at: Text = ""
-    updated_at: Text = ""
-    error_message: Text = ""
-
-    @property
-    def id(self) -> str:
-        """Its id: some services call replicas faces."""
-        return self.replica_id or self.face_id
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, str]:
@@ -66,22 +45,6 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     return params
 
 
-def _created(answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-    """Return the snapshot of a new replica. Its status is not final, whatever it is."""
-    replica = _Replica.of(answer)
-    if not replica.id:
-        raise Unreadable("the answer names no replica_id")
-    return Snapshot(replica.id, replica.status, Verdict.GOING)
-
-
-def _read(answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-    """Return the snapshot of a read. An unknown status means that it is unfinished."""
-    replica = _Replica.of(answer)
-    reason = replica.error_message or reason_of(answer)
-    snapshot = replica.judged(remote_id, replica.id, _TRAINED, _BROKEN, reason)
-    return dataclasses.replace(snapshot, facts=replica.facts(*_FACTS))
-
-
 def _compare(params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
     """Compare the names: a read has nothing else that was asked for."""
     named = same_words(params.get("replica_name", ""), snapshot.facts.get("replica_name", ""))
@@ -92,7 +55,7 @@ REPLICA: Final = Kind(
     name="replica",
     path="/v2/replicas",
     id_field="replica_id",
-    id_aliases=("face_id",),
+    id_aliases=("face_id",),  # some services call replicas faces
     promised_created=frozenset({"replica_id", "status"}),
     promised_read=frozenset(
         {
@@ -106,8 +69,9 @@ REPLICA: Final = Kind(
     in_progress=frozenset({"training", "started", "queued"}),
     kept_params=frozenset({"replica_name"}),
     catalogued=True,
-    created=_created,
-    read=_read,
+    answer=_Replica,
+    good=frozenset({"completed", "ready"}),
+    bad=frozenset({"error", "failed", "deleted"}),
     compare=_compare,
 )
 """The kind of replicas: its parameters are the fields of the create request."""

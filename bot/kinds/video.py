@@ -1,34 +1,19 @@
 """Videos: a replica speaks a script."""
 
-import dataclasses
 import hashlib
 import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from pydantic import AliasPath, Field
 
-from bot.kinds import (
-    Answer,
-    Comparison,
-    Id,
-    Invalid,
-    Kind,
-    Text,
-    Unreadable,
-    letters,
-    reason_of,
-    same_words,
-)
-from bot.links import BadLink, check_file_link, check_link, without_keys
-from bot.model import Snapshot, Verdict
-from bot.service.errors import shown
+from bot.kinds import Answer, Comparison, Invalid, Kind, Text, letters, same_words
+from bot.links import BadLink, check_file_link, check_link
+from bot.model import Snapshot
 
 _QUEUED: Final = "queued"
-_READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success", "finished"})
-_BROKEN: Final = frozenset({"error", "failed", "deleted", "cancelled", "canceled", "rejected"})
 BACKGROUNDS: Final = ("background_url", "background_source_url")
 FIELDS: Final = ("replica_id", "script", "video_name", *BACKGROUNDS)
 MAX_NAME: Final = 100
@@ -37,33 +22,18 @@ _MIN_BEGINNING: Final = 20
 # Letters by their Unicode category, but invisible.
 _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,149}")
-_FACTS: Final = (
-    "status_details",
-    "generation_progress",
-    "hosted_url",
-    "download_url",
-    "stream_url",
-    "created_at",
-    "updated_at",
-    "script",
-    "video_name",
-)
 
 
 class _Video(Answer):
     """The service's answer to a create call or a read: the interface's video table."""
 
-    video_id: Id = ""
     video_name: Text = ""
-    status: Text = ""
     status_details: Text = ""
     generation_progress: Text = ""
     """Not in the interface document, but seen in some answers: "40/100"."""
     hosted_url: Text = ""
     download_url: Text = ""
     stream_url: Text = ""
-    created_at: Text = ""
-    updated_at: Text = ""
     script: Text = Field(default="", validation_alias=AliasPath("data", "script"))
     """The script that was used; "" if the answer has none."""
 
@@ -132,25 +102,6 @@ def fingerprint(params: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _created(answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-    """Return the snapshot of a new video. Its status is not final, whatever it is."""
-    video = _Video.of(answer)
-    if not video.video_id:
-        raise Unreadable("the answer names no video_id")
-    return Snapshot(video.video_id, video.status, Verdict.GOING, facts=video.facts(*_FACTS))
-
-
-def _read(answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-    """Return the snapshot of a read. An unknown status means that it is unfinished."""
-    video = _Video.of(answer)
-    reason = video.status_details or reason_of(answer)
-    snapshot = video.judged(remote_id, video.video_id, _READY, _BROKEN, reason)
-    facts = dict(video.facts(*_FACTS))
-    if "status_details" in facts:
-        facts["status_details"] = without_keys(shown(facts["status_details"]))
-    return dataclasses.replace(snapshot, facts=facts)
-
-
 def _compare(params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
     """Compare the scripts, of which a service may return the beginning; without one, the names.
 
@@ -194,8 +145,9 @@ VIDEO: Final = Kind(
     in_progress=frozenset({"queued", "generating", "processing", "started"}),
     kept_params=frozenset({"replica_id"}),
     kept_of_made=frozenset({"video_name", "hosted_url"}),
-    created=_created,
-    read=_read,
+    answer=_Video,
+    good=frozenset({"ready", "completed", "done", "succeeded", "success", "finished"}),
+    bad=frozenset({"error", "failed", "deleted", "cancelled", "canceled", "rejected"}),
     compare=_compare,
     uses=_uses,
     # That may last for as long as its replica trains.

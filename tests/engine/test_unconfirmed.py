@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from bot.kinds import Answer
+from bot.kinds import Kind
 from bot.timings import Timings
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
@@ -498,7 +498,7 @@ async def test_a_job_whose_step_failed_goes_on_when_its_lease_ends(
 
     world.service.callback_plan = CallbackPlan(times=0)
     card = await world.request_video(world.ana)
-    monkeypatch.setattr(Answer, "judged", fails)
+    monkeypatch.setattr(Kind, "read", fails)
     await world.advance(minutes=5)
 
     assert "a step failed" in caplog.messages
