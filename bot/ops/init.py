@@ -451,12 +451,12 @@ def _write(found: Mapping[str, str], values: Mapping[str, str | None]) -> None:
     if ENV_FILE.exists():
         _say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
         _say(", ".join(each if changed[each] else f"{each} (removed)" for each in changed))
-        if not sys.stdin.isatty():
+        if not _confirmed("Change it?", default=not changed.keys() & found.keys()):
+            if sys.stdin.isatty():
+                raise click.Abort
             raise click.UsageError(
                 "Nothing was written, as this is not a terminal: run it at one to change the file."
             )
-        if not _confirmed("Change it?", default=not changed.keys() & found.keys()):
-            raise click.Abort
     write(changed)
     _good(f"{ENV_FILE} is written. Only you can read it.")
 
