@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from bot.ops.doctor import check_database
-from bot.store import DatabaseError, DatabaseUnavailable
+from bot.store import DatabaseError, DatabaseUnavailable, engines
 from bot.store.backup import back_up
 from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS, steps
@@ -186,7 +186,7 @@ async def test_a_file_from_before_is_refused_and_nothing_is_written(
     make(path)
     before = files_in(path.parent)
     with pytest.raises(DatabaseError, match=_REFUSED) as refused:
-        await migrate(path)
+        await engines.migrate(path)
     assert f"with an empty one, move the file away (and {path.name}-wal" in str(refused.value)
     assert files_in(path.parent) == before
     with pytest.raises(DatabaseError, match=_REFUSED):
