@@ -161,7 +161,7 @@ async def test_the_more_requests_wait_the_fewer_steps_begin_at_a_time(
 ) -> None:
     quiet.timings = replace(quiet.timings, view_timeout=LONG)
     # From one claim to the next, while requests wait.
-    quiet.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=2)}
+    quiet.pauses = {"request_pause": SHORT, "max_request_delay": timedelta(seconds=5)}
     async with quiet.running_bot(callbacks=False):
         await quiet.after(send_many(quiet, quiet.ana))
         async with requests_waiting(quiet, requests):
