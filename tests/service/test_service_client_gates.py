@@ -176,22 +176,13 @@ async def test_a_refused_key_is_checked_by_a_read_at_most_twice_a_minute(
     assert operations(sandbox) == ["create_video", "read_video", "read_video"]
     assert recoveries == []
     sandbox.key_revoked = False
-    assert await service.resolve_doubt() is None
-    assert recoveries == ["recovered"]
-    assert (await create(service))["video_id"] in sandbox.videos
-
-
-async def test_a_refused_key_is_checked_again_where_the_check_is_rate_limited(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.key_revoked = True
-    await failed_create(service)
-    sandbox.key_revoked = False
+    # A check that says nothing of the key is made again.
     sandbox.faults.next("read_video", CannedResponse(429, "Slow down", {"Retry-After": "5"}))
     assert await service.resolve_doubt() == timedelta(seconds=30)
     await clock.advance(timedelta(seconds=30))
     assert await service.resolve_doubt() is None
-    assert not service.is_key_refused
+    assert recoveries == ["recovered"]
+    assert (await create(service))["video_id"] in sandbox.videos
 
 
 async def test_any_read_that_passes_shows_that_the_key_works_again(

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from bot.timings import Timings
+from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack import Call
@@ -227,6 +228,33 @@ async def test_while_the_workspace_accepts_nothing_every_message_is_kept(
     await world.advance(minutes=3)
 
     _card_and_reply(world)
+
+
+async def test_a_message_that_is_accepted_ends_the_pause_after_one_that_was_not(
+    quiet: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    reached, refused = asyncio.Event(), asyncio.Event()
+
+    async def hold_back(when: str, method: str, _: Json) -> None:
+        if (when, method) == ("before", "chat.postMessage"):
+            reached.set()
+            await refused.wait()
+
+    async with quiet.running_bot():
+        quiet.slack.on_request = hold_back
+        await quiet.submit_form(quiet.ana, {"replica_id": REPLICA, "script": "Held back."})
+        await reached.wait()
+        quiet.slack.faults.next("chat.postMessage", _refusal("no_permission"))
+        form = await quiet.open_form(quiet.ben, channel="lobby")
+        await form.submit({"replica_id": REPLICA, "script": "Refused."})
+        async with asyncio.timeout(30):
+            while "Slack accepts nothing from this app" not in caplog.messages:
+                await quiet.bot.store.database.check()
+        refused.set()
+        await quiet.settle()
+        await quiet.after(_submits(quiet), seconds=5)
+        cards = [each for each in quiet.posts() if not each.thread_ts]
+        assert len(cards) == 2, "the third does not wait for the end of a minute"
 
 
 async def test_a_message_whose_blocks_are_refused_is_sent_as_text(world: World) -> None:
