@@ -445,14 +445,6 @@ BOT = {
 TREES = {name: ast.parse(text) for name, text in BOT.items()}
 
 
-SQLITE = {f"bot/store/{name}.py" for name in ("sqlite", "backup", "move")}
-
-
-def test_only_the_sqlite_engine_and_copies_open_a_connection() -> None:
-    opening = {name for name, text in BOT.items() if re.search(r"\bsqlite3\.connect\(", text)}
-    assert opening - SQLITE == set()
-
-
 KIND_NAMES = {feature.kind.name for feature in FEATURES}
 # The modules of one kind: its feature, its parameters, and what its cards and forms say.
 OF_ONE_KIND = re.compile(
