@@ -185,11 +185,11 @@ def results_of(
 def _outage_rows(env: Environment, users: Users, creates: Counter[str]) -> Iterator[Result]:
     """Yield what became of the requests of the outage."""
     queued = {each.tag for each in users.queued if each.accepted}
-    # A call may lose its answer after the outage too, where the machine is busy.
+    # After the outage, a call may have no answer in time (no status) where the machine is busy.
     failed = {
         tag_in(str(each.body))
         for each in env.service.requests
-        if each.operation in CREATES and each.status != HTTPStatus.OK
+        if each.operation in CREATES and each.status not in {None, HTTPStatus.OK}
     }
     asked = queued & {
         tag
