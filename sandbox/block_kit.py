@@ -229,7 +229,7 @@ def _numbers(arguments: Json) -> None:
 def _other_errors(blocks: list[Any]) -> list[str]:
     """Return the errors that ``blockkit`` does not find, in messages and views alike."""
     errors = []
-    top = [each for each in blocks if isinstance(each, dict)]
+    top, every = [each for each in blocks if isinstance(each, dict)], objects(blocks)
     errors += [
         f"blocks: block_id {name!r} is used twice"
         for name, times in Counter(each.get("block_id") for each in top).items()
@@ -250,7 +250,7 @@ def _other_errors(blocks: list[Any]) -> list[str]:
             errors.append(f"{path}.fields: one is longer than {_FIELD_LENGTH} characters")
     errors += [
         f"blocks: a {each.get('type')} without {key}"
-        for each in objects(blocks)
+        for each in every
         for key in ("elements", "options")
         if each.get(key) == [] and each.get("type") in _NEVER_EMPTY
     ]
@@ -258,7 +258,7 @@ def _other_errors(blocks: list[Any]) -> list[str]:
     # https://docs.slack.dev/reference/block-kit/composition-objects/option-object
     errors += [
         f"blocks: an option of a {each.get('type')} with a url"
-        for each in objects(blocks)
+        for each in every
         if each.get("type") != "overflow"
         for option in objects(each.get("options"))
         if "url" in option
@@ -268,7 +268,7 @@ def _other_errors(blocks: list[Any]) -> list[str]:
         errors.append(f"blocks: more than {_MARKDOWN_LENGTH} characters of markdown")
     errors += [
         f"blocks: {key} {link!r:.60} is not an http(s) link"
-        for each in objects(blocks)
+        for each in every
         for key, link in each.items()
         if key in _LINK_KEYS and not re.match(r"https?://[^\s/]|mailto:", str(link))
     ]
@@ -281,6 +281,8 @@ def widened(value: _T) -> _T:
     Its documentation says "characters", which are these units in its clients. What is typed into a
     field is left out: its limit is in the field itself.
     """
+    if not _BEYOND_BMP.search(json.dumps(value, ensure_ascii=False)):
+        return value
     if isinstance(value, str):
         return _BEYOND_BMP.sub("\ufffd\ufffd", value)  # type: ignore[return-value]
     if isinstance(value, list):
@@ -292,12 +294,14 @@ def widened(value: _T) -> _T:
     return value
 
 
-def objects(value: object) -> Iterator[Json]:
-    """Yield every JSON object inside ``value``, itself included."""
-    if isinstance(value, dict):
-        yield value
-        for each in value.values():
-            yield from objects(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from objects(each)
+def objects(value: object) -> list[Json]:
+    """Return every JSON object inside ``value``, itself included, in the order of its text."""
+    found, left = [], [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            found.append(each)
+            left.extend(reversed(each.values()))
+        elif isinstance(each, list):
+            left.extend(reversed(each))
+    return found
