@@ -76,7 +76,11 @@ class Mark:
 
 def find_marks(where: str, texts: Iterable[str], marks: Collection[Mark]) -> Iterator[str]:
     """Yield a sentence for each mark in each of the texts, which are in ``where``."""
+    texts = list(texts)
     prefixes = _by_prefix(frozenset(marks)) if len(marks) > _FEW else {}
+    if not prefixes:  # mostly, none is in all of them together
+        whole = "\n".join(texts)
+        marks = [mark for mark in marks if mark.is_in(whole)]
     for text in texts:
         for mark in _possible(prefixes, text) if prefixes else marks:
             if mark.is_in(text):
