@@ -72,16 +72,18 @@ class World(HasDatabase):
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
         self.timings = timings or Timings(jitter=0)
-        # Few tests need these: all but the last are waits in real time.
-        self.pauses: Mapping[str, Any] = dict.fromkeys(
-            ("claim_interval", "request_pause", "report_max_age"), timedelta(0)
-        )
-        # Most tests ask for the same video again and again, some with the clock set back.
-        self.pauses = {**self.pauses, "same_within": timedelta(days=-400)}
-        # In real time: a busy machine may need longer for an answer.
-        self.pauses = {**self.pauses, "name_timeout": PATIENCE}
-        # Few change what is in memory behind the bot's back, and many let days pass.
-        self.pauses = {**self.pauses, "memory_interval": timedelta(minutes=10)}
+        self.pauses: Mapping[str, Any] = {
+            # Few tests need these waits, which are in real time.
+            **dict.fromkeys(("claim_interval", "request_pause", "report_max_age"), timedelta(0)),
+            # Most tests ask for the same video again and again, some with the clock set back.
+            "same_within": timedelta(days=-400),
+            # In real time: a busy machine may need longer for an answer.
+            "name_timeout": PATIENCE,
+            # Few change what is in memory behind the bot's back, or set its clock, and many let
+            # days pass.
+            "memory_interval": timedelta(minutes=10),
+            "sweep_interval": timedelta(hours=1),
+        }
         self.socket_mode = False
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")

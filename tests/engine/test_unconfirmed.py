@@ -460,7 +460,7 @@ async def test_a_video_that_never_ends_times_out(quiet: World) -> None:
 
 
 async def test_a_video_times_out_when_the_service_stays_unavailable(quiet: World) -> None:
-    quiet.timings = replace(ONE_DAY, max_retry_interval=HOUR)
+    quiet.timings = replace(ONE_DAY, max_retry_interval=HOUR, recheck_down=HOUR)
     async with quiet.running_bot():
         card = await _never_ends(quiet)
         quiet.service.down = True

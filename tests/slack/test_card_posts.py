@@ -205,6 +205,7 @@ async def test_a_decline_before_the_card_pings_no_approver(quiet: World) -> None
 
 
 async def test_a_person_is_looked_up_once_for_many_videos(quiet: World) -> None:
+    quiet.timings = replace(quiet.timings, recheck_down=timedelta(minutes=10))
     async with quiet.running_bot(ADMIN_USERS=quiet.ana.user.id):
         for _ in range(3):
             card = await quiet.after(quiet.request_video(quiet.ana), minutes=3)

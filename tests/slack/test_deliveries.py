@@ -199,14 +199,17 @@ async def test_an_undeliverable_message_is_given_up_and_the_job_still_ends(
     assert "Ready" in answer.shown.text
 
 
-async def test_a_reply_arrives_though_its_card_could_be_posted_nowhere(world: World) -> None:
+async def test_a_reply_arrives_though_its_card_could_be_posted_nowhere(quiet: World) -> None:
+    world = quiet
+    world.timings = Timings(jitter=0, recheck_down=timedelta(minutes=10))
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.always("read_video", CannedResponse(503))
     world.slack.faults.always("chat.postMessage", _refusal("channel_not_found"))
-    await world.after(_submits(world), hours=8)
-    world.slack.faults.clear()
-    world.service.faults.clear()
-    await world.advance(hours=2)
+    async with world.running_bot():
+        await world.after(_submits(world), hours=8)
+        world.slack.faults.clear()
+        world.service.faults.clear()
+        await world.advance(hours=2)
 
     [reply] = world.posts()
     assert reply.channel == world.slack.dm("ana").id
