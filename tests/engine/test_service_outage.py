@@ -15,10 +15,9 @@ from bot.timings import Timings
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
 from sandbox.service_limits import RateLimit
-from sandbox.slack_objects import Message
 from sandbox.video_service import CREATES
 from tests.modes import on_both_engines
-from tests.world import REPLICA, World, is_question, number_of
+from tests.world import REPLICA, World, delivery_of, is_question, number_of
 
 pytestmark = on_both_engines
 
@@ -95,14 +94,7 @@ async def ask_often(
 
 def asked_about(world: World) -> int:
     """Return how many requests people were asked about."""
-    asked = {
-        (m.metadata or {})["event_payload"]["message"].partition("/")[0] for m in _asked(world)
-    }
-    return len(asked)
-
-
-def _asked(world: World) -> list[Message]:
-    return [message for message in world.posts() if is_question(message)]
+    return len({delivery_of(m).partition("/")[0] for m in world.posts() if is_question(m)})
 
 
 def sent(world: World, since: int) -> int:
@@ -110,12 +102,18 @@ def sent(world: World, since: int) -> int:
     return len(world.requests_for("create_video")) - since
 
 
+def outage_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the log says about the service: that it is down, or back."""
+    return [each.message for each in caplog.records if "video service is" in each.message]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())
 async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themselves(
     quiet: World, outage: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, number, is_silence = quiet, 100, isinstance(outage, Hang)
+    # As many as docs/promises.md says, once: what matters is that they are more than slots.
+    world, number, is_silence = quiet, 100 if outage is DOWN else 40, isinstance(outage, Hang)
     async with bot_at_work(world, IMPATIENT if is_silence else TIMINGS):
         world.service.answer_all(outage)
         await world.after(ask_at_once(world, number), seconds=10)
@@ -131,8 +129,7 @@ async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themsel
         await world.advance(minutes=20)
         assert asked_about(world) <= 4
         assert world.created_count() + asked_about(world) >= MADE + number
-    lines = [each.message for each in caplog.records if "video service is" in each.message]
-    assert lines == ["the video service is down", "the video service is back"]
+    assert outage_lines(caplog) == ["the video service is down", "the video service is back"]
 
 
 @pytest.mark.parametrize("replicas", [(REPLICA,), (REPLICA, GOOD)], ids=["one", "two"])
@@ -150,10 +147,9 @@ async def test_where_creates_alone_fail_few_are_tried_and_all_others_are_made_la
         await world.advance(minutes=6)
 
         assert world.created_count() == MADE + number - tried
-    lines = [each.message for each in caplog.records if "video service is" in each.message]
     # With one replica, it may be that one alone.
     both = ["the video service is down", "the video service is back"]
-    assert lines == (both if len(replicas) > 1 else [])
+    assert outage_lines(caplog) == (both if len(replicas) > 1 else [])
 
 
 async def test_a_replica_that_always_fails_holds_nobody_else_up(
@@ -308,14 +304,6 @@ async def test_a_long_wait_that_a_read_is_asked_for_is_not_taken_at_its_word(qui
             assert "is ready" in quiet.replies(card)[0].text
 
 
-NEUTRAL: Final = "/v2/videos/is-anyone-there"
-
-
-def outage_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what the log says about the service: that it is down, or back."""
-    return [each.message for each in caplog.records if "video service is" in each.message]
-
-
 async def test_a_service_that_fails_for_unknown_ids_is_not_read_without_pause(quiet: World) -> None:
     world, reads = quiet, 0
     world.timings = TIMINGS
@@ -323,7 +311,7 @@ async def test_a_service_that_fails_for_unknown_ids_is_not_read_without_pause(qu
 
     async def count(phase: str, _operation: str, path: str) -> None:
         nonlocal reads
-        if (phase, path) == ("before", NEUTRAL):
+        if (phase, path) == ("before", "/v2/videos/is-anyone-there"):
             reads += 1
             if reads > 20:  # so that the test ends
                 world.service.unknown_id_status = 400
@@ -364,8 +352,8 @@ async def test_several_broken_replicas_are_no_outage(
         world.service.add_replica(each, each)
     world.service.limits.broken.update(broken)
     async with bot_at_work(world):
-        await ask_often(world, 100, broken, people=4)
-        for _ in range(60):
+        await ask_often(world, 40, broken, people=4)
+        for _ in range(30):
             await world.after(ask(world, world.ana), seconds=10)
         assert asked_about(world) <= len(broken) * (4 + 8)
     # One may be seen where another fails within a minute of the one before, and never again for
@@ -379,14 +367,14 @@ async def test_a_wait_that_a_read_is_asked_for_hides_no_outage(quiet: World) -> 
         quiet.service.answer_all(limited, ["read_video"])
         await quiet.advance(seconds=15)
         quiet.service.answer_all(DOWN)
-        await quiet.after(ask_often(quiet, 50), minutes=10)
+        await quiet.after(ask_often(quiet, 20), minutes=10)
         assert sent(quiet, MADE) <= 4
 
 
 async def test_a_429_during_an_outage_is_not_its_end(quiet: World) -> None:
     async with bot_at_work(quiet):
         quiet.service.answer_all(DOWN)
-        await quiet.after(ask_often(quiet, 50), seconds=30)
+        await quiet.after(ask_often(quiet, 20), seconds=30)
         for _ in range(10):
             limited = CannedResponse(429, headers={"Retry-After": "30"})
             quiet.service.faults.next("read_video", limited)
