@@ -148,7 +148,7 @@ class Copies:
                 began = time.monotonic()
                 process = copy.spawn()
                 try:
-                    copy.port = await process.wait_until_listening()
+                    port = await process.wait_until_listening()
                 except (AssertionError, EOFError):
                     if process in self._killed:
                         return
@@ -156,6 +156,7 @@ class Copies:
                         raise
                     await process.kill()
                 else:
+                    copy.port = 0 if process in self._killed else port
                     return
 
     async def kill(self, copy: Copy) -> None:
