@@ -79,8 +79,7 @@ class World(HasDatabase):
             "same_within": timedelta(days=-400),
             # In real time: a busy machine may need longer for an answer.
             "name_timeout": PATIENCE,
-            # Few change what is in memory behind the bot's back, or set its clock, and many let
-            # days pass.
+            # Few change memory behind the bot's back or set its clock, and many let days pass.
             "memory_interval": timedelta(minutes=10),
             "sweep_interval": timedelta(hours=1),
         }

@@ -72,6 +72,7 @@ BAD_MESSAGES: dict[str, Any] = {
     "a key that does not exist": [section(colour="red")],
     "an empty text": [section("")],
     "a long section": [section("a" * 3001)],
+    "a section that is long in UTF-16": [section("😀" * 1501)],
     "eleven fields": [{"type": "section", "fields": [plain()] * 11}],
     "a long field": [{"type": "section", "fields": [plain("a" * 2001)]}],
     "a long header": [{"type": "header", "text": plain("a" * 151)}],
